@@ -257,10 +257,6 @@ async def find_out(model: TokenModel) -> ProfiledModel:
         example = load_prompts("nano").render("relevance", ["Ada Berg founded it."], query="Who founded it?")
         question = example.without_cuts()
     (rendered,) = await tokens.render([question])
-    if isinstance(rendered, list):
-        notes.append(
-            "the chat template cannot be learned from outside: one extra small request for each prompt"
-        )
     opened = open_thought(rendered if isinstance(rendered, str) else await tokens.text_of(rendered))
     if opened:
         tokens.ending = f"\n{opened.closes}\n\n"

@@ -46,7 +46,7 @@ class FakeModel:
     """The kind of thinking: until it is told not to by an argument, by an empty thought before its answer, or by
     nothing."""
     template_opens_thought: bool = False
-    template: Literal["whole", "no system", "trims", "none"] = "whole"
+    template: Literal["whole", "no system", "trims", "changes", "none"] = "whole"
     collides: bool = False
     """NO-RESPONSE begins with the same token as No."""
     many: Literal["yes", "ignored", "refused"] = "yes"
@@ -122,6 +122,7 @@ class FakeModel:
                 raise ValueError("System role not supported by the template")
             content = message["content"]
             content = content.strip() if self.template == "trims" else content
+            content = content.lower() if self.template == "changes" else content
             parts.append(f"<{message['role']}>{content}\n")
         return "".join(parts) + "<assistant>" + ("<think>\n" if self.template_opens_thought else "")
 

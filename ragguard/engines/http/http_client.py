@@ -105,9 +105,6 @@ def key_from_environment(address: Address) -> str | None:
 
 _CONNECTIONS = 64
 """The most connections of one event loop to a server."""
-MOST_BYTES = 32 * 2**20
-"""The largest reply that is read. 512 answers of 64 tokens with their log-probabilities are some 5 MB."""
-_MOST_BYTES_OF_AN_ERROR = 64 * 2**10
 
 
 class HttpClient:
@@ -208,16 +205,17 @@ class HttpClient:
         self, method: str, path: str, content: bytes | None, deadline: float | None, root: bool
     ) -> Any:
         url = (self.address.root if root else self.address.base) + path
-        what = f"{method} {url}"
+        what, known = f"{method} {url}", url in self._answered
         count_request()
         limit = min(math.inf if deadline is None else deadline, time.monotonic() + self.timeout_s)
         try:
             async with until(limit, what):
-                status, headers, body = await self._exchange(method, url, content)
+                response = await self._client().request(method, url, content=content)
         except (httpx.TransportError, httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:
             raise broken(what, error) from clean_cause(error)
+        status, body = response.status_code, response.content
         if status != 200:
-            refused = refusal(what, status, headers, body, known=url in self._answered)
+            refused = refusal(what, status, response.headers, body, known=known)
             if status in (401, 403):
                 refused.args = (f"{refused}; {self._about_key()}",)
             elif status == 404 and self.address.is_azure and "api-version" not in dict(self.address.query):
@@ -227,15 +225,11 @@ class HttpClient:
         try:
             answer = parsed(body)
         except ValueError as error:
-            begins = beginning(body)[:80]
-            came = (
-                "is a stream of events, which was not asked for: switch that off in the server, or in the proxy "
-                "before it"
-                if begins.startswith(("data:", "event:"))
-                else f"is not JSON but begins {begins!r}; is this an OpenAI-compatible server?"
+            unread = EngineProtocolError(
+                f"{what}: the answer is not JSON but begins {beginning(body)[:80]!r}; is this an OpenAI-compatible "
+                "server, asked directly?"
             )
-            unread = EngineProtocolError(f"{what}: the answer {came}")
-            unread.retryable = url in self._answered
+            unread.retryable = known
             raise unread from clean_cause(error)
         if within := refusal_within(what, answer):
             raise within
@@ -253,27 +247,6 @@ class HttpClient:
                 "or --header 'api-key: KEY'"
             )
         return f"give the key as RAGGUARD_API_KEY; {name} goes over https or to this machine alone"
-
-    async def _exchange(
-        self, method: str, url: str, content: bytes | None
-    ) -> tuple[int, httpx.Headers, bytes]:
-        """Returns the status, the headers and the body of the reply to a request; for an error only the first bytes
-        of the body."""
-        body = bytearray()
-        async with self._client().stream(method, url, content=content) as response:
-            status = response.status_code
-            most = MOST_BYTES if status == 200 else _MOST_BYTES_OF_AN_ERROR
-            async for piece in response.aiter_bytes():
-                body += piece
-                if len(body) > most:
-                    break
-        if status == 200 and len(body) > most:
-            body.clear()  # the error and its traceback may be kept for long
-            raise EngineProtocolError(
-                f"{method} {url}: the reply is larger than {MOST_BYTES / 2**20:.0f} MiB and was not read to its end; "
-                "is this an OpenAI-compatible server?"
-            )
-        return status, response.headers, bytes(body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,7 @@
 
 vLLM takes many prompts at once as text, but templates only one conversation in each request. So the template is
 learned once for each sequence of roles: the server templates marked messages, and the text of the result is split at
-the marks. The result is used only where it gives the same tokens as the server does; else the server templates every
-prompt, in one small request each.
+the marks. The result is used only where it gives the same tokens as the server does; else the model is refused.
 """
 
 from __future__ import annotations
@@ -12,22 +11,25 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from typing import Any, TypeVar
 
 from ragguard.engines.base import Message, Prompt, Role, folded
 from ragguard.engines.chat_frames import SWITCH_OFF, SpecialTokens
 from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.http.replies import needed, optional
-from ragguard.engines.token_model import Rendered
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.runtime.limiter import in_parallel
 
 T = TypeVar("T")
 
-# Made of letters and digits of any vocabulary, so that even a vocabulary of words returns them unchanged.
-_MARKS = ("Q 7 Z 4 X", "X 4 Z 7 Q", "Z 7 X 4 Q", "Q 4 X 7 Z")
 _PROOF = ("  Ada Berg runs it.\n\nWho?\n ", "\n A  B: 0, 5 ", " Oslo\t\n", " C ")
 _AT_ONCE = 32
+
+
+def _mark(at: int) -> str:
+    """Returns a text of letters and digits that any vocabulary has, so that even one of words returns it unchanged."""
+    return f"Q {at // 10} Z {at % 10} X"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +58,26 @@ class Templates:
         """True where there is no template: the messages themselves are the prompt."""
         self.folds = False
         """True where the template knows no system turn: its text is put before the first user turn."""
-        self._shapes: dict[tuple[Role, ...], Shape | None] = {}
-        self._ending_ids: dict[str, list[int]] = {"": []}
+        self._shapes: dict[tuple[Role, ...], Shape] = {}
 
     async def learn(self) -> None:
-        """Finds out if there is a template and if it takes a system turn."""
+        """Finds out if there is a template, if it takes a system turn, and which special tokens the server shows.
+
+        Raises EngineRejected where the template cannot be learned.
+        """
         try:
-            await self._templated((Message("user", _MARKS[0]),), None)
+            await self._templated([Message("user", _mark(0))])
         except EngineRejected as error:
             if "template" not in str(error).lower():
                 raise
             self.plain = True
             return
-        turns = (Message("system", _MARKS[0]), Message("user", _MARKS[1]))
+        turns = Message("system", _mark(0)), Message("user", _mark(1))
         try:
-            text = await self.text_of(await self._templated(turns, None))
-            self.folds = _MARKS[0] not in text
+            self.folds = _mark(0) not in await self.text_of(await self._templated(turns))
         except EngineRejected:
             self.folds = True
+        await self._shape(self._turns(turns), None)
         self.special = SpecialTokens(await self._shown_tokens())
 
     async def _shown_tokens(self) -> set[str]:
@@ -81,45 +85,34 @@ class Templates:
         where it shows them (vLLM: `--enable-tokenizer-info-endpoint`)."""
         shown: set[str] = set()
         roles: tuple[Role, ...] = ("system", "user", "assistant", "user")
-        turns = self._turns(tuple(Message(role, mark) for role, mark in zip(roles, _MARKS, strict=True)))
+        turns = self._turns(tuple(Message(role, _mark(at)) for at, role in enumerate(roles)))
         with suppress(EngineRejected):
             body = self._conversation(turns) | {"return_token_strs": True}
-            shown.update(map(str, await self._asked("/tokenize", body, list, "token_strs", None)))
+            shown.update(map(str, await self._asked("/tokenize", body, list, "token_strs")))
         with suppress(EngineRejected, EngineProtocolError):
             settings = await self._client.get("/tokenizer_info", root=True)
             for token in (optional(settings, Mapping, "added_tokens_decoder") or {}).values():
                 shown.add(str(token.get("content", "") if isinstance(token, Mapping) else token))
         return shown
 
-    async def render(
-        self, prompts: Sequence[Prompt], deadline: float | None = None, *, as_ids: bool = False
-    ) -> list[Rendered]:
-        """Returns each prompt as the model gets it, `ending` included: as text where all can be, else as ids."""
-        conversations = [self._turns(prompt.messages) for prompt in prompts]
-        shapes = [None if as_ids else await self.shape(_roles(one), deadline) for one in conversations]
-        texts: list[Rendered] = [
-            shape.render(messages) + self.ending
-            for shape, messages in zip(shapes, conversations, strict=True)
-            if shape is not None
-        ]
-        if len(texts) == len(conversations):
-            return texts
-        distinct = list(dict.fromkeys(conversations))
-        ids = dict(zip(distinct, await self._in_parallel(distinct, deadline), strict=True))
-        return [ids[messages] for messages in conversations]
+    async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[str]:
+        """Returns each prompt as the model gets it, `ending` included."""
+        texts = []
+        for prompt in prompts:
+            messages = self._turns(prompt.messages)
+            texts.append((await self._shape(messages, deadline)).render(messages) + self.ending)
+        return texts
+
+    async def ids(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
+        """Returns the tokens of each prompt as the model gets it; one small request for each."""
+        texts = await self.render(prompts, deadline)
+        calls = {text: partial(self.tokens, text, deadline) for text in texts}
+        found = dict(zip(calls, await in_parallel(calls.values(), _AT_ONCE), strict=True))
+        return [found[text] for text in texts]
 
     async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        """Returns the tokens of each prompt, template and ending included; one small request for each."""
-        conversations = [self._turns(prompt.messages) for prompt in prompts]
-        return [len(ids) for ids in await self._in_parallel(conversations, deadline)]
-
-    async def shape(self, roles: tuple[Role, ...], deadline: float | None = None) -> Shape | None:
-        """Returns the learned shape of a sequence of roles; None where the server must template each prompt."""
-        if self.plain:
-            return _plain(roles)
-        if roles not in self._shapes:
-            self._shapes[roles] = await self._learned(roles, deadline)
-        return self._shapes[roles]
+        """Returns how many tokens each prompt has, template and ending included."""
+        return [len(ids) for ids in await self.ids(prompts, deadline)]
 
     async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
         """Returns the ids of a text that stands alone; a model without a template puts its first token before it."""
@@ -132,10 +125,7 @@ class Templates:
     async def continuations(
         self, texts: Sequence[str], deadline: float | None = None
     ) -> list[tuple[int, ...]]:
-        messages = (Message("user", _MARKS[0]),)
-        (start,) = await self.render([Prompt(messages)], deadline)
-        if isinstance(start, list):
-            start = await self.text_of(start, deadline)
+        (start,) = await self.render([Prompt((Message("user", _mark(0)),))], deadline)
         before, *after = await in_parallel(
             [partial(self.tokens, start + text, deadline) for text in ("", *texts)], _AT_ONCE
         )
@@ -149,40 +139,35 @@ class Templates:
             found.append(tuple(ids[len(before) :]))
         return found
 
-    async def _learned(self, roles: tuple[Role, ...], deadline: float | None) -> Shape | None:
-        if len(roles) > len(_MARKS):
-            return None
-        marked = [Message(role, mark) for role, mark in zip(roles, _MARKS, strict=False)]
+    async def _shape(self, messages: Sequence[Message], deadline: float | None) -> Shape:
+        """Returns the shape of the messages' roles, which is learned the first time."""
+        roles = tuple(message.role for message in messages)
+        if roles not in self._shapes:
+            self._shapes[roles] = await self._learned(roles, deadline)
+        return self._shapes[roles]
+
+    async def _learned(self, roles: tuple[Role, ...], deadline: float | None) -> Shape:
+        """Raises EngineRejected where a shape gives other tokens than the server."""
+        if self.plain:
+            return Shape(("", *["\n\n"] * (len(roles) - 1), "\n"), trims=False)
+        marked = [Message(role, _mark(at)) for at, role in enumerate(roles)]
         text = await self.text_of(await self._templated(marked, deadline), deadline)
         pieces = []
-        for mark in _MARKS[: len(roles)]:
-            piece, found, text = text.partition(mark)
-            if not found:
-                return None
+        for message in marked:
+            piece, _, text = text.partition(message.content)
             pieces.append(piece)
-        proof = [Message(role, content) for role, content in zip(roles, _PROOF, strict=False)]
+        proof = [Message(role, content) for role, content in zip(roles, cycle(_PROOF), strict=False)]
         truth = await self._templated(proof, deadline)
         for trims in (False, True):
             shape = Shape((*pieces, text), trims)
             if await self.tokens(shape.render(proof), deadline) == truth:
                 return shape
-        return None
+        raise EngineRejected(
+            f"the chat template of {self._model} changes or leaves out what stands in messages of the roles "
+            f"{', '.join(roles)}, so that prompts cannot be written out here: its chat completions can be asked"
+        )
 
-    async def _in_parallel(
-        self, conversations: Sequence[tuple[Message, ...]], deadline: float | None
-    ) -> list[list[int]]:
-        if conversations and self.ending not in self._ending_ids:
-            self._ending_ids[self.ending] = await self.tokens(self.ending, deadline)
-
-        async def one(messages: tuple[Message, ...]) -> list[int]:
-            if self.plain:
-                return await self.tokens(_plain(_roles(messages)).render(messages), deadline)
-            return await self._templated(messages, deadline)
-
-        answers = await in_parallel([partial(one, messages) for messages in conversations], _AT_ONCE)
-        return [[*ids, *self._ending_ids[self.ending]] for ids in answers]
-
-    async def _templated(self, messages: Sequence[Message], deadline: float | None) -> list[int]:
+    async def _templated(self, messages: Sequence[Message], deadline: float | None = None) -> list[int]:
         return await self._asked("/tokenize", self._conversation(messages), list, "tokens", deadline)
 
     def _conversation(self, messages: Sequence[Message]) -> dict[str, Any]:
@@ -190,7 +175,7 @@ class Templates:
         return {"messages": turns, "add_generation_prompt": True, "chat_template_kwargs": SWITCH_OFF}
 
     async def _asked(
-        self, path: str, body: Mapping[str, Any], kind: type[T], name: str, deadline: float | None
+        self, path: str, body: Mapping[str, Any], kind: type[T], name: str, deadline: float | None = None
     ) -> T:
         """Returns a field of the server's answer."""
         answer = await self._client.post(path, {"model": self._model, **body}, deadline=deadline, root=True)
@@ -199,11 +184,3 @@ class Templates:
 
     def _turns(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         return folded(messages) if self.folds else messages
-
-
-def _plain(roles: Sequence[Role]) -> Shape:
-    return Shape(("", *["\n\n"] * (len(roles) - 1), "\n"), trims=False)
-
-
-def _roles(messages: Sequence[Message]) -> tuple[Role, ...]:
-    return tuple(message.role for message in messages)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,15 +98,16 @@ class VllmModel:
     async def next_tokens(self, request: Request, asks: Asks) -> NextTokens:
         """Asks for all tokens behind all prompts, each followed by the first tokens of labels, in one call."""
         texts = [await self._text(ask.after, request.deadline) for ask in asks]
-        rendered = await self.tokens.render(request.prompts, request.deadline, as_ids=None in texts)
-        continued = [
-            [*prompt, *ask.after] if isinstance(prompt, list) else prompt + (text or "")
-            for ask, text in zip(asks, texts, strict=True)
-            for prompt in rendered
-        ]
+        continued: list[Rendered]
+        if None in texts:
+            ids = await self.tokens.ids(request.prompts, request.deadline)
+            continued = [[*prompt, *ask.after] for ask in asks for prompt in ids]
+        else:
+            rendered = await self.tokens.render(request.prompts, request.deadline)
+            continued = [f"{prompt}{text}" for text in texts for prompt in rendered]
         tokens = sorted({token for ask in asks for token in ask.tokens})
         logprobs, usage = await self._label_logprobs(continued, tokens, request)
-        size = len(rendered)
+        size = len(request.prompts)
         values = [
             logprobs[index * size : (index + 1) * size, np.searchsorted(tokens, ask.tokens)]
             for index, ask in enumerate(asks)
@@ -139,8 +140,8 @@ class VllmModel:
         self, request: ContinuationRequest, texts: Sequence[tuple[int, ...]]
     ) -> tuple[list[list[float]], Usage]:
         """Asks for the log-probabilities of all prompts with their texts as token ids, and takes those of the texts."""
-        rendered = await self.tokens.render(request.prompts, request.deadline, as_ids=True)
-        rows = [(cast("list[int]", prompt), text) for prompt, text in zip(rendered, texts, strict=True)]
+        prompts = await self.tokens.ids(request.prompts, request.deadline)
+        rows = list(zip(prompts, texts, strict=True))
         body = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
         choices, usage = await self._ask([[*prompt, *text] for prompt, text in rows], 1, body, request)
         found = []

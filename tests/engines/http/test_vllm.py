@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import aclosing
 
 import numpy as np
@@ -66,16 +67,23 @@ async def test_where_the_abstention_begins_like_a_word_its_whole_sequence_is_ask
     assert np.allclose(first.p, [0.1, 0.6, 0.2])
 
 
-async def test_vllm_without_logprob_token_ids_is_refused_and_served_by_its_chat_completions():
-    async with MisbehavingServer(FakeModel(exact=False).handle) as server:
+@pytest.mark.parametrize(
+    ("model", "lacks"),
+    [
+        (FakeModel(exact=False), "logprob_token_ids.*newer vLLM"),
+        (FakeModel(template="changes"), "the chat template of fake changes"),
+    ],
+)
+async def test_vllm_that_cannot_be_asked_exactly_is_refused_and_served_by_its_chat_completions(model, lacks):
+    async with MisbehavingServer(model.handle) as server:
         alone = VllmEngine(server.url)
-        with pytest.raises(EngineRejected, match=r"logprob_token_ids.*newer vLLM"):
+        with pytest.raises(EngineRejected, match=lacks):
             await alone.info()
         await alone.aclose()
         engine = open_engine(server.url)
         info = await engine.info()
         assert info.kind == "openai"
-        assert any("newer vLLM" in note for note in info.notes)
+        assert any(re.search(lacks, note) for note in info.notes)
         probs = await engine.label_probs(["Who?"], ("A", "zebra"))
         assert (probs.exact, probs.bound.tolist()) == (False, [[False, True]])
         await engine.aclose()
