@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import NormalDist
 from typing import Any, Literal
 
 from ragguard.metrics.agreement import least_p
-from ragguard.storage.sqlite.score_rows import Series
 
 NOT_DECISIVE = "not decisive"
 TOO_FEW = "too few questions"
@@ -29,6 +28,7 @@ POWER = 0.8
 _WORTH_ASKING = 10
 """A difference that would need more than this many times the questions is called too small."""
 Word = Literal["better", "worse", "mixed", "changed", "undecided", "identical"]
+_DECIDED: tuple[Word, ...] = ("better", "worse", "changed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,22 @@ class Change:
     metric is corrected among the primary ones, another one among all."""
     effect: float
     """The difference divided by its standard deviation over questions (Cohen's d of pairs)."""
-    verdict: str
-    """The verdict: better, worse, changed (where neither direction is better), not decisive, or too few questions
-    (there is a difference, and with so few questions even the clearest would not be called one)."""
     direction: str = "neither"
     """The better direction: higher, lower or neither."""
     primary: bool = False
     """True for the metrics on which the comparison's verdict rests."""
+
+    @property
+    def verdict(self) -> str:
+        """The verdict: better, worse, changed (where neither direction is better), not decisive, or too few questions
+        (there is a difference, and with so few questions even the clearest would not be called one)."""
+        if self.difference == 0:
+            return NOT_DECISIVE
+        if self.p_corrected > SIGNIFICANT:
+            return TOO_FEW if least_p(self.questions) > SIGNIFICANT else NOT_DECISIVE
+        if self.direction == "neither":
+            return "changed"
+        return "better" if (self.difference > 0) == (self.direction == "higher") else "worse"
 
     @property
     def shown(self) -> str:
@@ -79,82 +88,38 @@ def interval_text(low: float, high: float) -> str:
     return f" ({low:+z.3f} … {high:+z.3f})" if math.isfinite(low) else ""
 
 
-def primary_of(compared: Iterable[Series]) -> set[Series]:
-    """Returns the series that decide: of gold, and of what the model got; empty where none of them was compared."""
-    named = {series.name: series for series in compared if not series.support and series.stage == "passages"}
-    firsts = (next((named[name] for name in group if name in named), None) for group in PRIMARY)
-    return {series for series in firsts if series is not None}
-
-
-def judge(changes: Sequence[Change], *, identical: bool, paired: int, metrics: int) -> ComparisonVerdict:
-    """Returns the verdict by these changes, which are corrected among themselves.
-
-    Args:
-        changes: The changes of the metrics that decide.
-        identical: True where no question changed in any metric.
-        paired: The number of questions that both sides have.
-        metrics: The number of all metrics that were compared.
-    """
-    if identical:
-        scores = "score" if metrics == 1 else f"{metrics} scores"
-        return ComparisonVerdict(
-            "identical", f"Identical: {_questions(paired)} with the same {scores} on both sides."
-        )
-    decided: tuple[Word, ...] = ("better", "worse", "changed")
-    of_word = {word: [change for change in changes if change.verdict == word] for word in decided}
-    of_word = {word: some for word, some in of_word.items() if some}
-    if not of_word:
-        return ComparisonVerdict("undecided", _undecided(changes, paired))
-    if len(of_word) == 1:
-        ((word, some),) = of_word.items()
-        return ComparisonVerdict(word, f"{word.capitalize()} on {_questions(paired)}: {_named(some)}.")
-    said = "; ".join(f"{word} in {_listed(some)}" for word, some in of_word.items())
-    return ComparisonVerdict("mixed", f"Mixed on {_questions(paired)}: {said}.")
-
-
 def questions_needed(change: Change, metrics: int) -> int | None:
     """Returns about how many questions would show a difference among so many metrics, if it stays as large as it is;
     None where there is none."""
     if not change.difference:
         return None
     least = next(count for count in range(2, 100) if least_p(count) <= SIGNIFICANT)
-    if math.isinf(change.effect):
-        return least
     normal = NormalDist()
     z = normal.inv_cdf(1 - SIGNIFICANT / (2 * metrics)) + normal.inv_cdf(POWER)
     return max(least, math.ceil((z / change.effect) ** 2) + 1)
 
 
-def _undecided(changes: Sequence[Change], paired: int) -> str:
-    """Returns the sentence about sides that no metric tells apart, and how many more questions might."""
+def _more_questions(changes: Sequence[Change]) -> str:
+    """Returns the sentence about how many more questions might tell the sides apart; "" where nothing differs."""
     asked = [
         (needed - change.questions, change)
         for change in changes
         # One question has no spread.
         if change.questions > 1 and (needed := questions_needed(change, len(changes))) is not None
     ]
-    said = f"Undecided on {_questions(paired)}: no difference is measurable."
     if not asked:
-        return said
+        return ""
     more, change = min(asked, key=lambda item: item[0])
+    named = f"{change.metric} {change.shown}"
     if more > _WORTH_ASKING * change.questions:
-        return f"{said} The clearest, {_named([change])}, is too small for so few questions."
+        return f" The clearest, {named}, is too small for so few questions."
     if more <= 0:
-        return f"{said} A few more questions may show that of {_named([change])}."
-    return f"{said} About {more:,} more questions would be enough, if {_named([change])} holds."
-
-
-def _named(changes: Sequence[Change]) -> str:
-    """Lists metrics with their differences; if there is only one, with its interval."""
-    return f"{changes[0].metric} {changes[0].shown}" if len(changes) == 1 else _listed(changes)
+        return f" A few more questions may show that of {named}."
+    return f" About {more:,} more questions would be enough, if {named} holds."
 
 
 def _listed(changes: Sequence[Change]) -> str:
     return ", ".join(f"{change.metric} {change.difference:+z.3f}" for change in changes)
-
-
-def _questions(count: int) -> str:
-    return "1 question" if count == 1 else f"{count:,} questions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +138,11 @@ class MovedQuestion:
     question: str
     moves: list[Move]
 
+    @property
+    def shown(self) -> str:
+        """The moves as text."""
+        return ", ".join(f"{move.metric} {move.before:.3f} → {move.after:.3f}" for move in self.moves)
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -190,8 +160,8 @@ class Comparison:
     missing: list[str]
     """Metrics that one side lacks."""
     k_before: float | None
-    """K, the number of places in the prompt of a step, on average; scores that are computed on K shift with it. None
-    where no steps are known, as of a score file."""
+    """K, the number of places in the prompt of a step, on average over the questions in common; scores that are
+    computed on K shift with it. None where no steps are known, as of a score file."""
     k_after: float | None
     failures_before: int
     failures_after: int
@@ -200,29 +170,39 @@ class Comparison:
     """Metrics whose scores differ in engine, prompts or settings between the sides, with what made them."""
     remarks: list[str] = field(default_factory=list)
     """The facts that a reader of the numbers has to know of either side, such as runs that are missing."""
-    draws: int = 0
-    """How many random patterns of signs were tried, where there were too many questions to try all."""
 
     @property
     def decisive(self) -> list[Change]:
         """The changes on which the verdict rests: of the primary metrics, or of all where none of these was
         compared."""
-        return decisive_of(self.changes)
+        return [change for change in self.changes if change.primary] or self.changes
 
     @property
     def verdict(self) -> ComparisonVerdict:
         """The verdict on the two sides."""
-        return judge(self.decisive, identical=self.identical, paired=self.paired, metrics=len(self.changes))
+        on = "1 question" if self.paired == 1 else f"{self.paired:,} questions"
+        if self.identical:
+            scores = "score" if len(self.changes) == 1 else f"{len(self.changes)} scores"
+            return ComparisonVerdict("identical", f"Identical: {on} with the same {scores} on both sides.")
+        decided = {word: [one for one in self.decisive if one.verdict == word] for word in _DECIDED}
+        of_word = {word: some for word, some in decided.items() if some}
+        if not of_word:
+            more = _more_questions(self.decisive)
+            return ComparisonVerdict("undecided", f"Undecided on {on}: no difference is measurable.{more}")
+        if len(of_word) == 1:
+            ((word, some),) = of_word.items()
+            said = f"{some[0].metric} {some[0].shown}" if len(some) == 1 else _listed(some)
+            return ComparisonVerdict(word, f"{word.capitalize()} on {on}: {said}.")
+        said = "; ".join(f"{word} in {_listed(some)}" for word, some in of_word.items())
+        return ComparisonVerdict("mixed", f"Mixed on {on}: {said}.")
 
     @property
     def about_p(self) -> str:
         """The sentence about what p means."""
         number, first = len(self.changes), len(self.decisive)
-        together = (
-            f"for {'all ' if first == number else ''}{first} metrics together"
-            if first > 1
-            else "for one metric"
-        )
+        together = "for one metric"
+        if first > 1:
+            together = f"for {'all ' if first == number else ''}{first} metrics together"
         if first < number:
             together += f", and for all {number} where it is another metric's"
         return (
@@ -231,20 +211,25 @@ class Comparison:
         )
 
     @property
-    def left_out(self) -> str:
-        """The sentence about questions that only one side has; "" where there are none."""
-        if not (self.only_before or self.only_after):
-            return ""
-        return f"Left out: {self.only_before} questions only before, {self.only_after} only after."
-
-    @property
-    def about_k(self) -> str:
-        """The sentence about K where the sides differ in it; "" where they do not, or it is not known."""
-        if None in (self.k_before, self.k_after) or self.k_before == self.k_after:
-            return ""
-        return (
-            f"K is {self.k_before:.1f} before and {self.k_after:.1f} after: scores on other K are not alike."
-        )
+    def notes(self) -> list[str]:
+        """The sentences that a reader of the numbers has to know of either side."""
+        found = []
+        if None not in (self.k_before, self.k_after) and self.k_before != self.k_after:
+            k = f"{self.k_before:.1f} before and {self.k_after:.1f} after"
+            found.append(f"K is {k}: scores on other K are not alike.")
+        if self.only_before or self.only_after:
+            found.append(f"Left out: {self.only_before} questions only before, {self.only_after} only after.")
+        if self.missing:
+            found.append(f"On one side only: {', '.join(self.missing)}.")
+        if self.failures_before or self.failures_after:
+            found.append(f"Scores that failed: {self.failures_before} before, {self.failures_after} after.")
+        if self.judged_otherwise:
+            first, origins = next(iter(self.judged_otherwise.items()))
+            found.append(
+                "Not scored alike on both sides, so that a difference may be the judge's: "
+                f"{', '.join(self.judged_otherwise)}. {first}: {'; '.join(origins)}."
+            )
+        return [*found, *(f"{remark}." for remark in self.remarks)]
 
     def resting_on(self, metric: str) -> str:
         """Returns the sentence about a metric that was compared on fewer questions than the two sides have; "" where it
@@ -258,11 +243,8 @@ class Comparison:
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON, with None for what is infinite or nan, which JSON cannot hold."""
         data = asdict(self) | {"verdict": asdict(self.verdict)}
-        for change in data["changes"]:
+        for change, plain in zip(self.changes, data["changes"], strict=True):
+            plain["verdict"] = change.verdict
             for name in ("effect", "low", "high"):
-                change[name] = change[name] if math.isfinite(change[name]) else None
+                plain[name] = plain[name] if math.isfinite(plain[name]) else None
         return data
-
-
-def decisive_of(changes: list[Change]) -> list[Change]:
-    return [change for change in changes if change.primary] or changes

@@ -37,7 +37,7 @@ def ragguard_gate() -> Gate:
         except (RagguardError, OSError) as error:
             pytest.fail(f"ragguard_gate: {error}", pytrace=False)
         found, broken = checked.found, [gate for gate in checked.gates if not gate.passed]
-        remarks = [one for one in (found.left_out, *checked.thin, *found.remarks) if one]
+        remarks = [*checked.thin, *found.notes]
         if broken:
             pytest.fail("\n".join([*map(str, broken), *remarks]), pytrace=False)
         if remarks:

@@ -1,5 +1,5 @@
-"""Compares two sides, holds the result to bounds such as `udcg < -0.02`, and writes it as Markdown: what
-`ragguard compare` and the pytest fixture do."""
+"""Compares two sides, holds the result to bounds such as `udcg < -0.02`, and puts it into tables: what `ragguard
+compare` and the pytest fixture do."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, NamedTuple, get_args
 
-from ragguard.analysis.comparison import UNDECIDED, Change, Comparison, MovedQuestion, interval_text
+from ragguard.analysis.comparison import TOO_FEW, UNDECIDED, Change, Comparison, interval_text
 from ragguard.analysis.labels.corrected import CorrectedChanges, corrected_changes
 from ragguard.analysis.labels.label_file import read_label_file
 from ragguard.analysis.pairs import Questions, compare, read_questions
@@ -25,13 +25,14 @@ from ragguard.storage.sqlite.database import is_store
 
 _CONDITION = re.compile(r"^\s*([\w.]+)\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*$")
 _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-T = TypeVar("T")
-_LEVELS = get_args(Level)
-"""The endings by which `titles` tells series of one name apart."""
+_ARROWS = {"higher": " ↑", "lower": " ↓"}
+_ALIKE = 0.5
+"""The share of passages that both sides saw, under which other documents are suspected."""
+MOST = 20
+"""The most questions that a comment lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(NamedTuple):
     """A bound on a metric's difference, such as `udcg < -0.02`."""
 
     metric: str
@@ -39,51 +40,39 @@ class Condition:
     bound: float
 
     @classmethod
-    def parse(cls, text: str) -> Condition:
+    def parse(cls, text: object) -> Condition:
         """Returns the condition that a text such as `udcg < -0.02` states."""
         match = _CONDITION.match(text) if isinstance(text, str) else None
         if match is None:
             raise InvalidInput("--fail-if", text, "METRIC <, <=, > or >= NUMBER, such as 'udcg < -0.02'")
         return cls(match[1], match[2], float(match[3]))
 
-    def holds_for(self, difference: float) -> bool:
-        """Returns whether a difference satisfies the bound."""
-        return bool(_OPERATORS[self.sign](difference, self.bound))
-
-    def among(self, compared: Mapping[str, T], why: str) -> tuple[str, T]:
-        """Returns the name and the difference that the condition is about; raises UnknownName where there is none of
-        its name, and where the name stands for several that `titles` tells apart by their levels."""
-        names = [self.metric, *(f"{self.metric}.{level}" for level in _LEVELS)]
-        meant = [name for name in names if name in compared][: 1 if self.metric in compared else None]
+    def held_to(self, compared: Mapping[str, tuple[float, float, float]], why: str) -> CheckedCondition:
+        """Holds the condition to the difference, with the ends of its interval, that it is about; raises UnknownName
+        where there is none of its name, and where the name stands for several that are told apart by their levels."""
+        levels = [name for level in get_args(Level) if (name := f"{self.metric}.{level}") in compared]
+        meant = [self.metric] if self.metric in compared else levels
         if len(meant) != 1:
             allowed = f"one of {', '.join(sorted(meant or compared)) or 'none'}: {why}"
             raise UnknownName("--fail-if", self.metric, allowed)
-        return meant[0], compared[meant[0]]
-
-    def of(self, comparison: Comparison) -> Change:
-        """Returns the change of a comparison that the condition is about."""
-        compared = {change.metric: change for change in comparison.changes}
-        return self.among(compared, "metrics that both sides have; score both with the same scorers")[1]
-
-    def __str__(self) -> str:
-        return f"{self.metric} {self.sign} {self.bound:g}"
+        difference, low, high = compared[meant[0]]
+        holds = bool(_OPERATORS[self.sign](difference, self.bound))
+        said = f"{self.metric} {self.sign} {self.bound:g}"
+        return CheckedCondition(said, meant[0], difference, low, high, passed=not holds)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedCondition:
     """A condition, and the difference to which it was held."""
 
-    condition: Condition
+    condition: str
     metric: str
     """The metric's name in the table."""
     difference: float
     low: float
     high: float
-
-    @property
-    def passed(self) -> bool:
-        """True where the difference does not satisfy the bound."""
-        return not self.condition.holds_for(self.difference)
+    passed: bool
+    """True where the condition does not hold."""
 
     def __str__(self) -> str:
         verdict = f"passed: {self.condition} does not hold" if self.passed else f"FAILED: {self.condition}"
@@ -91,53 +80,83 @@ class CheckedCondition:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON."""
-        ends = {} if math.isfinite(self.low) else {"low": None, "high": None}
-        return asdict(self) | ends | {"condition": str(self.condition), "passed": self.passed}
-
-
-_DECISIVE = dict.fromkeys(UNDECIDED, "not decisive")
-_ALIKE = 0.5
-"""The share of passages that both sides saw, under which other documents are suspected."""
+        return asdict(self) | ({} if math.isfinite(self.low) else {"low": None, "high": None})
 
 
 @dataclass(frozen=True, slots=True)
 class GateCheck:
-    """A comparison, and the bounds on it that hold."""
+    """A comparison, and the bounds to which it was held."""
 
     found: Comparison
     changes: CorrectedChanges | None
     """The means that labels of people correct; None without labels."""
     gates: list[CheckedCondition]
-    """The bounds, each with the difference to which it was held."""
     thin: list[str]
     """The facts on which the bounds rest that a reader has to know."""
     documents: str = ""
     """The sentence about the passages that a baseline and the other side saw; "" without a baseline."""
-    on_corrected: bool = False
-    """True where the bounds are on the differences that labels correct."""
 
     @property
-    def broken(self) -> list[Condition]:
+    def broken(self) -> list[str]:
         """The bounds that hold, so that the check fails."""
         return [gate.condition for gate in self.gates if not gate.passed]
 
-    @property
-    def decisive(self) -> list[Change]:
-        """The changes that decide: those on which the verdict rests, and those that a bound is about."""
-        gated = set() if self.on_corrected else {gate.metric for gate in self.gates}
-        first = self.found.decisive
-        return [*first, *(one for one in self.found.changes if one.metric in gated and one not in first)]
+    def tables(self, *, every: bool = False) -> list[Table]:
+        """Returns the verdict over the metrics on which it and the bounds rest, or over all, and what labels correct,
+        with what a reader has to know of each."""
+        found, gated = self.found, {gate.metric for gate in self.gates}
+        shown = [one for one in found.changes if every or one in found.decisive or one.metric in gated]
+        if found.identical and not every and not gated:
+            shown = []
+        notes = [note for note in (self.documents, found.about_p if shown else "", *found.notes) if note]
+        if shown and (others := [one for one in found.changes if one not in shown]):
+            notes.append(_more_metrics(others))
+        if any(change.verdict == TOO_FEW for change in shown):
+            notes.append(
+                f"{TOO_FEW.capitalize()}: with so few questions and so many metrics, even a change of every question "
+                "in one direction would not be told from chance. That is not the same as no difference."
+            )
+        columns = ("metric", "difference (95 %)", "verdict", "p", "before", "after", "effect", "questions")
+        rows = tuple(
+            (f"{one.metric}{_ARROWS.get(one.direction, '')}", one.shown, one.verdict, one.p_corrected, one.before,
+             one.after, one.effect, one.questions)
+            for one in sorted(shown, key=lambda change: (not change.primary, change.p_corrected))
+        )  # fmt: skip
+        tables = [Table("changes", found.verdict.sentence, columns, rows, notes=tuple(notes))]
+        return tables if self.changes is None else [*tables, self.changes.table()]
+
+    def comment(self) -> str:
+        """Returns all of it as Markdown: the tables, each bound with its difference, and the questions that fell."""
+        parts = [table.markdown() for table in self.tables()]
+        gates = [f"- {gate if gate.passed else f'**{gate}**'}\n" for gate in self.gates]
+        parts += ["".join([*gates, *(f"- {said}\n" for said in self.thin)])] if gates or self.thin else []
+        if fell := self.found.fell:
+            # As code, in which no markup and no @name means anything.
+            lines = [
+                f"- `{question_line(one.question).replace('`', chr(39))}`: {one.shown}" for one in fell[:MOST]
+            ]
+            lines += [f"- … and {len(fell) - MOST:,} more"] if len(fell) > MOST else []
+            summary = f"{len(fell):,} of {self.found.paired:,} questions fell"
+            parts.append(f"<details><summary>{summary}</summary>\n")
+            parts.append("\n".join(lines) + "\n\n</details>\n")
+        return "\n".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON."""
         more = {
-            "gates": [gate.as_dict() for gate in self.gates],
-            "failed": list(map(str, self.broken)),
-            "fail_if_remarks": self.thin,
+            "gates": [gate.as_dict() for gate in self.gates], "failed": self.broken, "fail_if_remarks": self.thin,
             "documents": self.documents,
-        }
+        }  # fmt: skip
         corrected = {} if self.changes is None else {"corrected": self.changes.as_dict()}
         return self.found.as_dict() | more | corrected
+
+
+def _more_metrics(others: Sequence[Change]) -> str:
+    """Returns the sentence about metrics that are not shown."""
+    differ = [change.metric for change in others if change.verdict not in UNDECIDED]
+    which = f", of which these differ: {', '.join(differ)}" if differ else ""
+    more, them = ("1 more metric", "it") if len(others) == 1 else (f"{len(others)} more metrics", "them")
+    return f"{more}{which}; --all shows {them}."
 
 
 def check(
@@ -179,23 +198,17 @@ def check(
     changes = None
     if people is not None:
         changes = corrected_changes((before, spans[0]), (after, spans[1]), people)
-    gates: list[CheckedCondition] = []
-    if changes is not None and corrected:
-        for one in conditions:
-            name, gap = one.among(changes.differences, "metrics that the labels correct on both sides")
-            gates.append(CheckedCondition(one, name, gap.value, low=gap.low, high=gap.high))
-        return GateCheck(
-            found, changes, gates, [*changes.remarks, *doubts], documents=said, on_corrected=True
-        )
-    for one in conditions:
-        change = one.of(found)
-        if not trust_failed:
-            _refuse_failed(one, change.metric.partition(".")[0], sides)
-        gates.append(
-            CheckedCondition(one, change.metric, change.difference, low=change.low, high=change.high)
-        )
+    if corrected and changes is not None:
+        gaps = {name: (one.value, one.low, one.high) for name, one in changes.differences.items()}
+        why = "metrics that the labels correct on both sides"
+        return GateCheck(found, changes, [one.held_to(gaps, why) for one in conditions], doubts, said)
+    gaps = {one.metric: (one.difference, one.low, one.high) for one in found.changes}
+    why = "metrics that both sides have; score both with the same scorers"
+    gates = [one.held_to(gaps, why) for one in conditions]
+    if not trust_failed:
+        _refuse_failed(gates, sides)
     thin = [found.resting_on(metric) for metric in dict.fromkeys(gate.metric for gate in gates)]
-    return GateCheck(found, changes, gates, [*filter(None, thin), *doubts], documents=said)
+    return GateCheck(found, changes, gates, [*filter(None, thin), *doubts], said)
 
 
 def _against(
@@ -230,47 +243,11 @@ def _against(
     return after, (known.span, span), said, doubts
 
 
-def _refuse_failed(condition: Condition, metric: str, sides: Sequence[Questions]) -> None:
-    """Refuses a condition on numbers of a model that failed its examination in what they rest on."""
-    series = [some for side in sides for one, some in side.origins.items() if one.name == metric]
-    if remark := failed_behind(metric, set().union(*series)):
-        allowed = f"metrics that their model can judge ({remark}); or --trust-failed"
-        raise InvalidInput("--fail-if", str(condition), allowed)
-
-
-MOST = 20
-"""The most questions that are listed."""
-
-
-def comment_of(checked: GateCheck) -> str:
-    """Returns the verdict, the metrics on which it and the bounds rest, each bound with its difference, what labels
-    correct, and the questions that fell."""
-    found = checked.found
-    rows = tuple(
-        (one.metric, one.questions, one.before, one.after, one.shown, _DECISIVE.get(one.verdict, one.verdict))
-        for one in checked.decisive
-    )
-    columns = ("metric", "questions", "before", "after", "difference (95 %)", "verdict")
-    notes = filter(None, (found.left_out, checked.documents, *checked.thin, *found.remarks))
-    table = Table("changes", found.verdict.sentence, columns, rows, notes=tuple(notes)).markdown()
-    parts = [table]
-    if checked.gates:
-        parts.append("".join(f"- {gate if gate.passed else f'**{gate}**'}\n" for gate in checked.gates))
-    if checked.changes is not None:
-        corrected = tuple((name, one.shown, one.verdict) for name, one in checked.changes.differences.items())
-        titles, remarks = ("metric", "difference (95 %)", "verdict"), tuple(checked.changes.remarks)
-        parts.append(
-            Table("corrected", "Corrected by labels of people", titles, corrected, notes=remarks).markdown()
-        )
-    if found.fell:
-        more = len(found.fell) - MOST
-        lines = [*map(_line, found.fell[:MOST]), *([f"- … and {more:,} more"] if more > 0 else [])]
-        parts.append(f"<details><summary>{len(found.fell):,} of {found.paired:,} questions fell</summary>\n")
-        parts.append("\n".join(lines) + "\n\n</details>\n")
-    return "\n".join(parts)
-
-
-def _line(item: MovedQuestion) -> str:
-    """Returns a question as code, in which no markup and no @name means anything, and how far it fell."""
-    moves = ", ".join(f"{move.metric} {move.before:.3f} → {move.after:.3f}" for move in item.moves)
-    return f"- `{question_line(item.question).replace('`', chr(39))}`: {moves}"
+def _refuse_failed(gates: Sequence[CheckedCondition], sides: Sequence[Questions]) -> None:
+    """Refuses conditions on numbers of a model that failed its examination in what they rest on."""
+    for gate in gates:
+        metric = gate.metric.partition(".")[0]
+        origins = [some for side in sides for one, some in side.origins.items() if one.name == metric]
+        if remark := failed_behind(metric, set().union(*origins)):
+            allowed = f"metrics that their model can judge ({remark}); or --trust-failed"
+            raise InvalidInput("--fail-if", gate.condition, allowed)

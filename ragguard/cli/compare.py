@@ -6,27 +6,19 @@ from __future__ import annotations
 import gc
 import json
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from ragguard.analysis.comparison import TOO_FEW, UNDECIDED, Change
-from ragguard.analysis.gate_check import GateCheck, check, comment_of
-from ragguard.analysis.labels.corrected import CorrectedChanges
+from ragguard.analysis.gate_check import GateCheck, check
 from ragguard.analysis.wording import as_markup, question_line
-from ragguard.cli.terminal import Column, LabelFile, say, screen, show_table
+from ragguard.cli.terminal import LabelFile, say, screen, show_results
 from ragguard.runtime.arguments import output_path
 from ragguard.storage.sqlite import baselines
 
 _FELL = 5
 """The most questions that fell that are shown."""
-_MOVES = 6
-"""The most metrics that are shown of one question."""
-_COLOURS = {"better": "green", "worse": "red", "changed": "yellow", "mixed": "yellow"}
-_ARROWS = {"higher": "↑", "lower": "↓"}
 
 
 def run(
@@ -87,15 +79,11 @@ def run(
         trust_failed=trust_failed,
     )
     if markdown is not None:
-        markdown.write_text(comment_of(checked), encoding="utf-8")
+        markdown.write_text(checked.comment(), encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(checked.as_dict(), indent=2))
     else:
-        if checked.documents:
-            say(checked.documents)
         _show(checked, every=every)
-        if checked.changes is not None:
-            _show_corrected(checked.changes, labels)
         for said in checked.thin:
             say(f"WARNING: {'--fail-if: ' if fail_if else ''}{said}")
         for gate in checked.gates:
@@ -105,92 +93,16 @@ def run(
 
 
 def _show(checked: GateCheck, *, every: bool) -> None:
+    """Prints the tables and the questions that fell."""
     console, found = screen(), checked.found
-    verdict = found.verdict
-    console.print(f"[bold {_COLOURS.get(verdict.word, '')}]{as_markup(verdict.sentence)}[/]")
-    changes = found.changes if every else [] if verdict.word == "identical" else checked.decisive
-    if changes:
-        _show_changes(
-            console,
-            sorted(changes, key=lambda change: (not change.primary, change.p_corrected)),
-            found.paired,
-        )
-        console.print(f"{found.about_p} {found.about_k}".rstrip())
-        others = [change for change in found.changes if change not in changes]
-        if others:
-            differ = [change.metric for change in others if change.verdict not in UNDECIDED]
-            which = f", of which these differ: {', '.join(map(as_markup, differ))}" if differ else ""
-            more = "1 more metric" if len(others) == 1 else f"{len(others)} more metrics"
-            console.print(f"{more}{which}; --all shows {'it' if len(others) == 1 else 'them'}.")
-    elif found.about_k:
-        console.print(found.about_k)
-    if any(change.verdict == TOO_FEW for change in changes):
-        console.print(
-            f"{TOO_FEW.capitalize()}: with so few questions and so many metrics, even a change of every question in "
-            "one direction would not be told from chance. That is not the same as no difference."
-        )
-    if found.left_out:
-        console.print(found.left_out)
-    if found.missing:
-        console.print(f"On one side only: {', '.join(map(as_markup, found.missing))}.")
-    if found.failures_before or found.failures_after:
-        console.print(f"Scores that failed: {found.failures_before} before, {found.failures_after} after.")
-    for remark in found.remarks:
-        console.print(f"[yellow]{as_markup(remark)}[/].")
-    if found.judged_otherwise:
-        first, origins = next(iter(found.judged_otherwise.items()))
-        console.print(
-            "[yellow]Not scored alike on both sides[/], so that a difference may be the judge's: "
-            f"{', '.join(map(as_markup, found.judged_otherwise))}. {as_markup(first)}: {as_markup('; '.join(origins))}."
-        )
+    show_results(checked.tables(every=every))
     shown = found.fell if every else found.fell[:_FELL]
     if shown:
         console.print(f"\n{len(found.fell):,} of {found.paired:,} questions fell:")
     for item in shown:
-        console.print(f"  {as_markup(question_line(item.question))}")
-        moves = [
-            f"{as_markup(move.metric)} {move.before:.3f} → {move.after:.3f}" for move in item.moves[:_MOVES]
-        ]
-        more = f" … and {len(item.moves) - _MOVES} more metrics" if len(item.moves) > _MOVES else ""
-        console.print(f"    {', '.join(moves)}{more}")
+        console.print(f"  {as_markup(question_line(item.question))}\n    {as_markup(item.shown)}")
     if len(found.fell) > len(shown):
         console.print(f"  … and {len(found.fell) - len(shown):,} more questions: --all, --markdown, --json")
-
-
-def _show_corrected(changes: CorrectedChanges, labels: Path | None) -> None:
-    """Prints the means of both sides as the labels of people correct them."""
-    console, rows = screen(), list(changes.differences.items())
-    sides = [(changes.before.means[name], changes.after.means[name]) for name, _ in rows]
-    show_table(console, f"Corrected by {labels}", [
-        Column("metric", [name for name, _ in rows]),
-        Column("before", [f"{a.value:z.3f} (judge {a.raw:z.3f})" for a, _ in sides], right=True),
-        Column("after", [f"{b.value:z.3f} (judge {b.raw:z.3f})" for _, b in sides], right=True),
-        Column("difference (95 %)", [d.shown for _, d in rows], right=True),
-        Column("labels", [f"{a.labels} + {b.labels}" for a, b in sides], right=True, spare=1),
-        Column("verdict", [d.verdict for _, d in rows]),
-    ])  # fmt: skip
-    for remark in changes.remarks:
-        console.print(f"{as_markup(remark)}.")
-
-
-def _show_changes(console: Console, changes: Sequence[Change], paired: int) -> None:
-    """Prints a table of changes; an arrow says which way is better."""
-    thin = any(change.questions < paired for change in changes)
-    show_table(console, f"{paired} questions in common", [
-        Column("metric", [f"{as_markup(change.metric)} {_ARROWS.get(change.direction, ' ')}" for change in changes]),
-        *([Column("questions", [_questions(change, paired) for change in changes], right=True)] if thin else []),
-        Column("before", [f"{change.before:z.3f}" for change in changes], right=True, spare=2),
-        Column("after", [f"{change.after:z.3f}" for change in changes], right=True, spare=2),
-        Column("difference (95 %)", [change.shown for change in changes], right=True),
-        Column("effect", [f"{change.effect:+z.2f}" for change in changes], right=True, spare=1),
-        Column("p", [f"{change.p_corrected:.3f}" for change in changes], right=True),
-        Column("verdict", [f"[{_COLOURS.get(change.verdict, 'dim')}]{change.verdict}[/]" for change in changes]),
-    ])  # fmt: skip
-
-
-def _questions(change: Change, paired: int) -> str:
-    colour = "yellow" if change.questions < paired else "dim"
-    return f"[{colour}]{change.questions}[/]"
 
 
 def name_runs(

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ragguard.analysis.hops import hop_table
-from ragguard.analysis.labels.corrected import Corrections, corrected
+from ragguard.analysis.labels.corrected import corrected
 from ragguard.analysis.labels.label_file import read_label_file
 from ragguard.analysis.page import explanation_of, selection_numbers, summary, write_html
 from ragguard.analysis.wording import (
@@ -24,7 +24,7 @@ from ragguard.analysis.wording import (
     run_of_part,
     short_ids,
 )
-from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_table
+from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_results, show_table
 from ragguard.errors import InvalidInput
 from ragguard.records import ScoredRun
 from ragguard.runtime.arguments import output_path
@@ -104,7 +104,7 @@ def run(
     else:
         _show_runs(source.overviews(MISLEADS, texts=False), sort or "harm", most or _MOST)
         if found is not None:
-            _show_corrected(found, labels)
+            show_results([found.table()])
     for remark in source.remarks:
         say(f"{remark}.", error=as_json)
 
@@ -170,25 +170,6 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
     console.print(
         "One run with its hops: --run ID (any part that no other run has). A page: --html report.html"
     )
-
-
-def _show_corrected(found: Corrections, labels: Path | None) -> None:
-    """Prints the means of the judge beside those that labels of people correct."""
-    console = screen()
-    means = found.means.values()
-    show_table(console, f"Means over questions, corrected by {labels}", [
-        Column("metric", list(found.means)),
-        Column("by the judge", [f"{mean.raw:z.3f}" for mean in means], right=True),
-        Column("corrected (95 %)", [f"{m.value:z.3f} ({m.low:z.3f} … {m.high:z.3f})" for m in means], right=True),
-        Column("labels", [str(mean.labels) for mean in means], right=True),
-        Column("weight of the judge", [f"{mean.weight:.2f}" for mean in means], right=True, spare=1),
-    ])  # fmt: skip
-    if found.rogan_gladen is not None:
-        console.print(
-            f"A check of p_relevant, by the judge's errors on the labels alone: {found.rogan_gladen:.3f}."
-        )
-    for remark in found.remarks:
-        console.print(f"{as_markup(remark)}.")
 
 
 def _meant(source: ScoredSource, wanted: str) -> ScoredRun:

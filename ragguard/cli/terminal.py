@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from ragguard.analysis.validation.tables import Table
+
 
 DEFAULT_WIDTH = 120
 """The width of a table where the terminal's width is not known, as in a CI log."""
@@ -45,8 +47,6 @@ class Column:
 
 def say(text: str, *, error: bool = False) -> None:
     """Prints a text without control characters, as any part of it may come from outside."""
-    import typer
-
     typer.echo(strip_control_characters(text), err=error)
 
 
@@ -130,6 +130,23 @@ def show_table(console: Console, title: str, columns: Sequence[Column]) -> None:
     left_out = [column.title for column in columns if column not in shown]
     if left_out:
         console.print(f"A wider terminal shows more: {', '.join(left_out)}.")
+
+
+def show_results(tables: Sequence[Table]) -> None:
+    """Prints tables of results with their notes; a narrow terminal leaves out their last columns."""
+    from ragguard.analysis.wording import as_markup
+
+    console = screen()
+    for table in tables:
+        console.print(f"[bold]{as_markup(table.title)}[/]")
+        columns = []
+        for place, title in enumerate(table.columns):
+            cells = [as_markup(table.shown(row[place])) for row in table.rows]
+            columns.append(Column(as_markup(title), cells, right=place > 0, spare=place))
+        if table.rows:
+            show_table(console, "", columns)
+        for note in (f"Layout: {table.source}.", *table.notes) if table.source else table.notes:
+            console.print(f"  {as_markup(note)}")
 
 
 def fitting(columns: Sequence[Column], width: int) -> tuple[list[Column], bool]:

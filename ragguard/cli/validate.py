@@ -21,18 +21,15 @@ from ragguard.analysis.validation.correlations import measured, tables
 from ragguard.analysis.validation.dataset import read_dataset
 from ragguard.analysis.validation.entailers import compare_entailers, entailer_of, read_pairs
 from ragguard.analysis.validation.tables import Table
-from ragguard.analysis.wording import as_markup
 from ragguard.cli.terminal import (
     ENGINES,
-    Column,
     JudgeAddress,
     LabelFile,
     names_of,
     notes,
     refuse_together,
     say,
-    screen,
-    show_table,
+    show_results,
 )
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
@@ -124,7 +121,7 @@ def run(
         tables = [
             replace(table, notes=(*table.notes, *(f"{remark}." for remark in remarks))) for table in tables
         ]
-    _show(tables)
+    show_results(tables)
     if markdown is not None:
         markdown.write_text("\n".join(table.markdown() for table in tables), encoding="utf-8")
     if as_json is not None:
@@ -219,16 +216,3 @@ async def _with_outcomes(
     for at, one in zip(open_, graded, strict=True):
         found[at] = one
     return found
-
-
-def _show(tables: Sequence[Table]) -> None:
-    """Prints the tables; a narrow terminal leaves out their last columns."""
-    console = screen()
-    for table in tables:
-        columns = []
-        for place, title in enumerate(table.columns):
-            cells = [as_markup(table.shown(row[place])) for row in table.rows]
-            columns.append(Column(as_markup(title), cells, right=place > 0, spare=place))
-        show_table(console, as_markup(table.title), columns)
-        for note in (f"Layout: {table.source}.", *table.notes) if table.source else table.notes:
-            console.print(f"  {as_markup(note)}")

@@ -173,8 +173,8 @@ def test_an_endless_effect_is_no_number_of_json():
 
 def holds_in(text, found):
     """Whether a condition holds for the difference that it is about."""
-    condition = Condition.parse(text)
-    return condition.holds_for(condition.of(found).difference)
+    compared = {change.metric: (change.difference, change.low, change.high) for change in found.changes}
+    return not Condition.parse(text).held_to(compared, "metrics").passed
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,8 @@ def test_a_comparison_is_whole_at_eighty_columns(monkeypatch, store):
     said = shown(monkeypatch, 80, "compare", store, store, "--all")
     for name in NAMES:
         (line,) = [line for line in said.splitlines() if line.split()[:1] == [name]]
-        assert line.split() == [name, "↑", "+0.000", "(+0.000", "…", "+0.000)", "1.000", "not", "decisive"]
-    assert "A wider terminal shows more: before, after, effect." in said
+        assert line.split() == [name, "↑", "+0.000", "(+0.000", "…", "+0.000)", "not", "decisive"]
+    assert "A wider terminal shows more: p, before, after, effect, questions." in said
 
 
 def test_comparison_without_a_known_width_shows_all_columns(store):

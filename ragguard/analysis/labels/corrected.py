@@ -6,16 +6,17 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from ragguard.analysis.comparison import interval_text
-from ragguard.analysis.labels.items import READERS, LabelItem, latest
-from ragguard.analysis.labels.label_file import FEWEST, Label, agreements, by_place
+from ragguard.analysis.labels.items import READERS, LabelItem, Place, latest
+from ragguard.analysis.labels.label_file import FEWEST, Label, agreements, by_place, check_text
 from ragguard.analysis.validation.agreement import cohen_kappa
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.errors import InvalidInput
@@ -31,6 +32,13 @@ from ragguard.text.language import normalise
 
 Side: TypeAlias = tuple[str | Path, range | None]
 """A store, and the `seq` of its runs; None: all."""
+_MEAN_OF = {
+    "relevance": "p_relevant",
+    "answer": "answer_correct",
+    "coverage": "coverage_total",
+    "grade": "grade",
+}
+"""The metric that is the mean of the items of a kind."""
 _TOGETHER = "all together"
 _ANSWERED = ANSWERS / 5
 """The share of the best rating from which on a passage answers a sub-question, where no other η was given."""
@@ -38,29 +46,16 @@ _FAR = 0.06
 """The distance from the judge's UDCG to the corrected one up to which its slope is right to about 0.003."""
 
 
-@dataclass(slots=True)
-class _MetricItems:
-    """The items of one metric: what each contributes to its question's mean, according to the judge and to a person."""
+class _Row(NamedTuple):
+    """What an item contributes to the mean of its question."""
 
-    judged: list[float] = field(default_factory=list)
-    labelled: list[float] = field(default_factory=list)
-    shares: list[float] = field(default_factory=list)
-    questions: list[str] = field(default_factory=list)
-    strata: list[int] = field(default_factory=list)
-    constants: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-
-    def add(self, item: LabelItem, question: str, share: float, judged: float, labelled: float) -> None:
-        """Adds what an item contributes by the judge and by a person, with its share in the mean of its question."""
-        self.judged.append(judged)
-        self.labelled.append(labelled)
-        self.shares.append(share)
-        self.questions.append(question)
-        self.strata.append(item.stratum)
-
-    def add_read(self, item: LabelItem, question: str, share: float, judged: float, labelled: float) -> None:
-        """Adds what the reading of an item contributes: its share is smaller, as the model may not answer from it."""
-        reads = max(item.reads, 1e-12)
-        self.add(item, question, share * reads, judged / reads, labelled / reads)
+    question: str
+    stratum: int
+    share: float
+    judged: float
+    """The value according to the judge."""
+    labelled: float
+    """The value according to a person; nan without a label."""
 
 
 @dataclass(slots=True)
@@ -76,6 +71,137 @@ class Corrections:
         """Returns plain data for JSON."""
         return asdict(self)
 
+    def table(self) -> Table:
+        """Returns the means of the judge beside those that the labels correct."""
+        columns = ("metric", "by the judge", "corrected", "low", "high", "labels", "weight of the judge")
+        rows = tuple(
+            (name, one.raw, one.value, one.low, one.high, one.labels, one.weight)
+            for name, one in self.means.items()
+        )
+        check = "p_relevant by the judge's errors on the labels alone, as a check"
+        notes = [] if self.rogan_gladen is None else [f"{check}: {self.rogan_gladen:.3f}."]
+        notes += [f"{remark}." for remark in self.remarks]
+        title = "Means over questions, corrected by labels"
+        return Table("corrected-means", title, columns, rows, notes=tuple(notes))
+
+
+class _Rows:
+    """The rows of each metric, and what else its means are made of."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, list[_Row]] = defaultdict(list)
+        self.constants: dict[str, float] = defaultdict(float)
+        """What is added to UDCG whatever the passages are, by question."""
+        self.unusual: set[str] = set()
+        """The metrics that were given with settings other than the usual ones."""
+
+    def add_run(self, scored: ScoredRun, known: Mapping[Place, Label], weight: float) -> set[Place]:
+        """Adds the items of a run, which has this weight in the mean of its question; returns their places."""
+        question = normalise(scored.run.question)
+        places: set[Place] = set()
+        for kind, read in READERS.items():
+            items = [(item, _value(item, known.get(item.place))) for item in read(scored)]
+            places.update(item.place for item, _ in items)
+            share = weight / max(1, len(items))
+            for item, human in items:
+                judged = float(item.judged >= _ANSWERED) if kind == "coverage" else item.judged_label
+                self.of[_MEAN_OF[kind]].append(_Row(question, item.stratum, share, judged, human))
+            if kind == "relevance":
+                self._add_utility(scored, question, weight, items)
+            elif kind == "coverage":
+                covered = [item.judged >= _ANSWERED for item, _ in items]
+                # Given with another η, or about those sub-questions alone that a pool answers.
+                for score in latest(scored, "coverage_total"):
+                    if not covered or abs(fmean(covered) - score.value) > 1e-6:
+                        self.unusual.add("coverage_total")
+        return places
+
+    def _add_utility(
+        self, scored: ScoredRun, question: str, weight: float, items: Sequence[tuple[LabelItem, float]]
+    ) -> None:
+        """Adds the passages to the means of utility and UDCG."""
+        names = ("p_abstain", "utility", "udcg")
+        found = {(one.name, one.step_id, one.position or 0): one for one in latest(scored, *names)}
+        by_step: dict[str, list[tuple[LabelItem, float, float]]] = defaultdict(list)
+        for item, human in items:
+            _, _, step, position = item.place
+            if ("utility", step, position) in found and ("p_abstain", step, position) in found:
+                judged = found["utility", step, position].value
+                by_step[step].append((item, judged, (2 * human - 1) * item.reads))
+        count = sum(map(len, by_step.values()))
+        for rows in by_step.values():
+            for item, judged, human in rows:
+                self._add_read("utility", question, item, weight / count, judged, human)
+        steps = [one for one in found.values() if one.name == "udcg"]
+        for score in steps:
+            self._add_udcg(
+                question, score.value, score.metadata.get("k"), by_step[score.step_id], weight / len(steps)
+            )
+
+    def _add_udcg(
+        self, question: str, value: float, k: object, rows: Sequence[tuple[LabelItem, float, float]], share: float
+    ) -> None:  # fmt: skip
+        """Adds a step's passages to UDCG. One label changes UDCG little, so its slope at the judge's value is used."""
+        places = k if isinstance(k, int) else len(rows)
+        utilities = [utility for _, utility, _ in rows] or [0.0]
+        # Given with another γ, softly, or about passages that are not all judged.
+        if len(rows) > places or abs(float(udcg(utilities, k=max(1, places))) - value) > 1e-6:
+            self.unusual.add("udcg")
+            return
+        slope, inside = value * (1 - value), 0.0
+        for item, *sides in rows:
+            judged, human = (one if one > 0 else GAMMA * one for one in sides)
+            inside += judged
+            self._add_read("udcg", question, item, share * slope / places, judged, human)
+        self.constants[question] += share * (value - slope * inside / places if places else value)
+
+    def _add_read(
+        self, name: str, question: str, item: LabelItem, share: float, judged: float, human: float
+    ) -> None:
+        """Adds what the reading of an item contributes: its share is smaller, as the model may not answer from it."""
+        reads = max(item.reads, 1e-12)
+        self.of[name].append(_Row(question, item.stratum, share * reads, judged / reads, human / reads))
+
+    def correct(self, name: str, found: Corrections) -> None:
+        """Adds the corrected mean of a metric, or the sentence why there is none."""
+        if name in self.unusual:
+            found.remarks.append(
+                f"{name} is not corrected: it was given with settings other than the usual ones"
+            )
+            return
+        questions, strata, shares, judged, labelled = zip(*self.of[name], strict=True)
+        given = [value for value in labelled if not math.isnan(value)]
+        if not given:
+            return
+        if len(given) < LEAST_LABELS:
+            found.remarks.append(
+                f"{name} is not corrected: {len(given)} labels, and {LEAST_LABELS} are needed"
+            )
+            return
+        if max(given) - min(given) < 1e-9:
+            found.remarks.append(f"{name} is not corrected: all {len(given)} labels say the same; label more")
+            return
+        constants = self.constants if name == "udcg" else {}
+        names = {question: at for at, question in enumerate(dict.fromkeys([*constants, *questions]))}
+        mean = corrected_mean(
+            judged,
+            labelled,
+            shares=shares,
+            runs=[names[question] for question in questions],
+            strata=strata,
+            constants=[constants.get(question, 0.0) for question in names],
+            range=METRICS[name].range,
+        )
+        if name == "udcg" and abs(mean.value - mean.raw) > _FAR:
+            found.remarks.append(
+                "udcg is not corrected: people and the judge are too far apart for its slope; correct utility instead"
+            )
+            return
+        found.means[name] = mean
+        if name == "p_relevant":
+            check = rogan_gladen(np.array(judged) >= 0.5, labelled, strata)
+            found.rogan_gladen = None if math.isnan(check) else check
+
 
 def corrected(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str = "ragguard.db") -> Corrections:
     """Returns the means over questions of p_relevant, utility, UDCG, coverage_total, answer_correct and grade by the
@@ -83,161 +209,32 @@ def corrected(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str = "
 
     Raises InvalidInput where a label is about another text, or was drawn by the numbers of another judge.
     """
-    known, columns = by_place(labels), defaultdict[str, _MetricItems](_MetricItems)
+    known, rows, found = by_place(labels), _Rows(), Corrections()
     taken = list(runs)
     times = Counter(normalise(scored.run.question) for scored in taken)
-    used: set[tuple[str, str, str, int]] = set()
+    places: set[Place] = set()
     for scored in taken:
-        question = normalise(scored.run.question)
-        for kind, read in READERS.items():
-            items = list(read(scored))
-            y = {item.place: _value(item, known) for item in items}
-            used.update(place for place in y if place in known)
-            _ADD[kind](columns, scored, items, y, question, 1 / times[question])
-    found = Corrections()
-    if not used:
-        raise InvalidInput(
-            "--labels",
-            f"{len(known)} labels",
-            f"labels of the runs in {where}: `ragguard label {shlex.quote(where)}`",
-        )
-    for name, column in columns.items():
-        _correct(found, name, column)
-    found.remarks += agreements([label for label in labels if label.place in used])
+        places |= rows.add_run(scored, known, 1 / times[normalise(scored.run.question)])
+    if not known.keys() & places:
+        allowed = f"labels of the runs in {where}: `ragguard label {shlex.quote(where)}`"
+        raise InvalidInput("--labels", f"{len(known)} labels", allowed)
+    for name in dict.fromkeys([*rows.of, *sorted(rows.unusual)]):
+        rows.correct(name, found)
+    found.remarks += agreements([label for label in labels if label.place in places])
     return found
 
 
-def _value(item: LabelItem, known: dict[tuple[str, str, str, int], Label]) -> float:
-    label = known.get(item.place)
+def _value(item: LabelItem, label: Label | None) -> float:
     if label is None:
         return math.nan
-    of = f"label of run {item.place[1]}"
-    if label.digest != item.digest:
-        raise InvalidInput(
-            of, label.digest, f"{item.digest}: the text is another one than was labelled; label it again"
-        )
+    check_text(label, item.digest)
     if label.judge != item.judge:
         raise InvalidInput(
-            of,
+            f"label of run {item.place[1]}",
             label.judge,
             f"{item.judge}: labels are drawn by the judge's numbers; label anew, or score with that judge",
         )
     return label.value
-
-
-def _add_passages(
-    columns: dict[str, _MetricItems], scored: ScoredRun, items: Sequence[LabelItem], y: dict[Any, float], question: str,
-    weight: float,
-) -> None:  # fmt: skip
-    numbers = {
-        (one.name, one.step_id, one.position or 0): one
-        for one in latest(scored, "p_abstain", "utility", "udcg")
-    }
-    by_step: dict[str, list[tuple[LabelItem, float, float]]] = defaultdict(list)
-    for item in items:
-        columns["p_relevant"].add(item, question, weight / len(items), item.judged, y[item.place])
-        _, _, step, position = item.place
-        utility, abstains = (numbers.get((name, step, position)) for name in ("utility", "p_abstain"))
-        if utility is not None and abstains is not None:
-            by_step[step].append((item, utility.value, (2 * y[item.place] - 1) * item.reads))
-    count = sum(map(len, by_step.values()))
-    for rows in by_step.values():
-        for item, judged, human in rows:
-            columns["utility"].add_read(item, question, weight / count, judged, human)
-    steps = [one for one in numbers.values() if one.name == "udcg"]
-    for score in steps:
-        _add_udcg(
-            columns["udcg"],
-            score.value,
-            score.metadata.get("k"),
-            by_step[score.step_id],
-            question,
-            weight / len(steps),
-        )
-
-
-def _add_udcg(
-    column: _MetricItems, value: float, k: object, rows: Sequence[tuple[LabelItem, float, float]], question: str,
-    weight: float,
-) -> None:  # fmt: skip
-    """Adds a step's passages to UDCG. One label changes UDCG little, so its slope at the judge's value is used."""
-    places = k if isinstance(k, int) else len(rows)
-    utilities = [u for _, u, _ in rows] or [0.0]
-    # Given with another γ, softly, or about passages that are not all judged.
-    if len(rows) > places or abs(float(udcg(utilities, k=max(1, places))) - value) > 1e-6:
-        column.constants[question] = math.nan
-        return
-    slope = value * (1 - value)
-    inside = 0.0
-    for item, judged, human in rows:
-        f, g = (one if one > 0 else GAMMA * one for one in (judged, human))
-        g = math.nan if math.isnan(human) else g
-        inside += f
-        column.add_read(item, question, weight * slope / places, f, g)
-    column.constants[question] += weight * (value - slope * inside / places if places else value)
-
-
-def _add_each(
-    name: str, columns: dict[str, _MetricItems], scored: ScoredRun, items: Sequence[LabelItem], y: dict[Any, float],
-    question: str, weight: float,
-) -> None:  # fmt: skip
-    for item in items:
-        columns[name].add(item, question, weight / len(items), item.judged_label, y[item.place])
-
-
-def _add_coverage(
-    columns: dict[str, _MetricItems], scored: ScoredRun, items: Sequence[LabelItem], y: dict[Any, float], question: str,
-    weight: float,
-) -> None:  # fmt: skip
-    covered = [float(item.judged >= _ANSWERED) for item in items]
-    for item, judged in zip(items, covered, strict=True):
-        columns["coverage_total"].add(item, question, weight / len(items), judged, y[item.place])
-    for score in latest(scored, "coverage_total"):
-        # Given with another η, or about those sub-questions alone that a pool answers.
-        if not items or abs(fmean(covered) - score.value) > 1e-6:
-            columns["coverage_total"].constants[question] = math.nan
-
-
-_ADD: Mapping[str, Callable[..., None]] = {
-    "relevance": _add_passages, "answer": partial(_add_each, "answer_correct"), "coverage": _add_coverage,
-    "grade": partial(_add_each, "grade"),
-}  # fmt: skip
-
-
-def _correct(found: Corrections, name: str, column: _MetricItems) -> None:
-    """Adds the corrected mean of a metric, or the sentence why there is none."""
-    if any(math.isnan(value) for value in column.constants.values()):
-        found.remarks.append(f"{name} is not corrected: it was given with settings other than the usual ones")
-        return
-    given = [value for value in column.labelled if not math.isnan(value)]
-    if not given:
-        return
-    if len(given) < LEAST_LABELS:
-        found.remarks.append(f"{name} is not corrected: {len(given)} labels, and {LEAST_LABELS} are needed")
-        return
-    if max(given) - min(given) < 1e-9:
-        found.remarks.append(f"{name} is not corrected: all {len(given)} labels say the same; label more")
-        return
-    names = dict.fromkeys([*column.constants, *column.questions])
-    number = {question: at for at, question in enumerate(names)}
-    found.means[name] = corrected_mean(
-        column.judged,
-        column.labelled,
-        shares=column.shares,
-        runs=[number[question] for question in column.questions],
-        strata=column.strata,
-        constants=[column.constants.get(question, 0.0) for question in names],
-        range=METRICS[name].range,
-    )
-    if name == "udcg" and abs(found.means[name].value - found.means[name].raw) > _FAR:
-        del found.means[name]
-        found.remarks.append(
-            "udcg is not corrected: people and the judge are too far apart for its slope; correct utility instead"
-        )
-    if name == "p_relevant":
-        says = [value >= 0.5 for value in column.judged]
-        check = rogan_gladen(says, column.labelled, column.strata)
-        found.rogan_gladen = None if math.isnan(check) else check
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,11 +244,6 @@ class CorrectedDifference:
     value: float
     low: float
     high: float
-
-    @property
-    def shown(self) -> str:
-        """The difference as text."""
-        return f"{self.value:+z.3f}{interval_text(self.low, self.high)}"
 
     @property
     def verdict(self) -> str:
@@ -269,34 +261,38 @@ class CorrectedChanges:
     @property
     def differences(self) -> dict[str, CorrectedDifference]:
         """The difference of each metric that is corrected on both sides."""
-        return {
-            name: _difference(mean, self.after.means[name])
-            for name, mean in self.before.means.items()
-            if name in self.after.means
-        }
+        found = {}
+        for name in (one for one in self.before.means if one in self.after.means):
+            before, after = self.before.means[name], self.after.means[name]
+            gap = after.value - before.value
+            low, high = math.hypot(before.above, after.below), math.hypot(before.below, after.above)
+            found[name] = CorrectedDifference(gap, gap - low, gap + high)
+        return found
 
-    @property
-    def remarks(self) -> list[str]:
-        """The facts that a reader of the numbers has to know of either side."""
+    def table(self) -> Table:
+        """Returns the means of both sides as labels correct them, and as the judge has them."""
+        rows: list[tuple[Cell, ...]] = []
+        for name, gap in self.differences.items():
+            a, b = self.before.means[name], self.after.means[name]
+            shown = f"{gap.value:+z.3f}{interval_text(gap.low, gap.high)}"
+            rows.append(
+                (name, a.value, b.value, shown, gap.verdict, f"{a.labels} + {b.labels}", a.raw, b.raw)
+            )
+        columns = ("metric", "difference (95 %)", "verdict", "before", "after", "labels", "before, by the judge",
+                   "after, by the judge")  # fmt: skip
         sides = (("before", self.before), ("after", self.after))
-        return [f"{side}: {remark}" for side, found in sides for remark in found.remarks]
+        notes = tuple(f"{side}: {remark}." for side, found in sides for remark in found.remarks)
+        return Table("corrected", "Corrected by labels of people", columns, tuple(rows), notes=notes)
 
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON."""
-        differences = {name: asdict(found) for name, found in self.differences.items()}
-        return {"before": self.before.as_dict(), "after": self.after.as_dict(), "differences": differences}
+        return asdict(self) | {"differences": {name: asdict(gap) for name, gap in self.differences.items()}}
 
 
 def corrected_changes(before: Side, after: Side, labels: Sequence[Label]) -> CorrectedChanges:
     """Returns the means of two stores, corrected by the labels of each."""
     sides = [corrected(open_source(*side).scored_runs(), labels, str(side[0])) for side in (before, after)]
     return CorrectedChanges(*sides)
-
-
-def _difference(before: CorrectedMean, after: CorrectedMean) -> CorrectedDifference:
-    gap = after.value - before.value
-    below, above = math.hypot(before.above, after.below), math.hypot(before.below, after.above)
-    return CorrectedDifference(gap, gap - below, gap + above)
 
 
 def judge_tables(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str) -> list[Table]:
@@ -332,17 +328,12 @@ def judge_tables(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str)
             kind, by, len(pairs), both / sum(says) if any(says) else None, both / sum(right) if any(right) else None,
             *((cohen_kappa(*compared, quadratic=graded), auc(mine, right)) if len(pairs) >= FEWEST else (None, None)),
         ))  # fmt: skip
-    means = tuple(
-        (name, one.raw, one.value, one.low, one.high, one.labels, one.weight)
-        for name, one in found.means.items()
-    )
     beside = ("label", "judge beside", "items", "precision", "recall", "κ", "AUC")
-    columns = ("metric", "by the judge", "corrected", "low", "high", "labels", "weight of the judge")
     drawn = (
         "Labels are drawn where the judge is unsure, so that it agrees with people more often than here. Of grades: "
         f"4 and 5 are relevant, κ has quadratic weights. κ and AUC are told from {FEWEST} items on."
     )
     return [
         Table("judge-labels", "The judge beside people", beside, tuple(rows), notes=(drawn,)),
-        Table("corrected-means", "Means corrected by labels", columns, means, notes=tuple(found.remarks)),
+        found.table(),
     ]

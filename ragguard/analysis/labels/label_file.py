@@ -28,18 +28,6 @@ _MODEL = re.compile(
     r"gpt|claude|gemini|llama|qwen|mistral|deepseek|gemma|grok|command-r|\bjev\b|nano:|smol|openai|anthropic|vllm|\bllm\b",
     re.IGNORECASE,
 )
-_WORDS: Mapping[object, float] = {
-    1: 1.0,
-    0: 0.0,
-    "1": 1.0,
-    "0": 0.0,
-    "y": 1.0,
-    "n": 0.0,
-    "yes": 1.0,
-    "no": 0.0,
-}
-"""The spellings of a label; true and false are 1 and 0 to Python."""
-_GRADES: Mapping[object, float] = {said: float(one) for one in GRADED for said in (one, str(one))}
 FEWEST = 10
 """The least number of items from which agreement is told."""
 
@@ -102,32 +90,27 @@ def read_label_file(path: str | Path, *, models: bool = False) -> list[Label]:
 
 
 def _label(where: str, line: str) -> Label | None:
+    """Returns the label of a line; None where the line waits for one."""
     try:
         data = json.loads(line)
         place = data["kind"], str(data["run"]), str(data["step"]), int(data["position"])
-        said, by, digest, judge = (
-            data["label"],
-            str(data["by"]).strip(),
-            str(data["digest"]),
-            str(data["judge"]),
-        )
+        said, by = data["label"], str(data["by"]).strip()
+        digest, judge = str(data["digest"]), str(data["judge"])
     except (ValueError, TypeError, LookupError) as error:
         raise InvalidInput(where, line[:60], "a line that `ragguard label` wrote") from error
-    if said is None or said == "":
+    if said is None:
         return None
-    words = _GRADES if place[0] == "grade" and not isinstance(said, bool) else _WORDS
-    value = (
-        words.get(said.lower() if isinstance(said, str) else said) if isinstance(said, str | int) else None
-    )
-    if value is None or place[0] not in KINDS:
-        allowed = "from 1 to 5" if place[0] == "grade" else "of 1 or 0 (yes or no)"
-        raise InvalidInput(where, said, f"a `label` {allowed}")
+    allowed = GRADED if place[0] == "grade" else (0, 1)
+    if said not in allowed or place[0] not in KINDS:
+        raise InvalidInput(
+            where, said, f"a `label` from {allowed[0]} to {allowed[-1]}, of a kind that there is"
+        )
     if not by:
         raise InvalidInput(where, "no name", "`by`, the name of the person who gave the label")
     is_model = data.get("model") is True
     if not is_model and _MODEL.search(by):
         raise InvalidInput(where, by, 'a person in `by`; say "model": true where a model gave the label')
-    return Label(place, value, by, digest=digest, judge=judge, is_model=is_model)
+    return Label(place, float(said), by, digest=digest, judge=judge, is_model=is_model)
 
 
 def by_place(labels: Iterable[Label]) -> dict[Place, Label]:
@@ -135,12 +118,7 @@ def by_place(labels: Iterable[Label]) -> dict[Place, Label]:
     found: dict[Place, list[Label]] = defaultdict(list)
     for label in labels:
         found[label.place].append(label)
-    return {
-        place: Label(
-            place, fmean(one.value for one in some), some[0].by, digest=some[0].digest, judge=some[0].judge
-        )
-        for place, some in found.items()
-    }
+    return {place: replace(some[0], value=fmean(one.value for one in some)) for place, some in found.items()}
 
 
 def agreements(labels: Sequence[Label]) -> list[str]:
@@ -150,15 +128,12 @@ def agreements(labels: Sequence[Label]) -> list[str]:
     for label in labels:
         people[label.place[0] == "grade", label.by][label.place] = label.value
     found = []
-    for (graded, one), (also, other) in combinations(sorted(people), 2):
-        first, second = people[graded, one], people[also, other]
+    for ((graded, one), first), ((also, other), second) in combinations(sorted(people.items()), 2):
         both = [place for place in first if place in second]
-        if len(both) >= FEWEST:
+        if graded == also and len(both) >= FEWEST:
             kappa = cohen_kappa([first[p] for p in both], [second[p] for p in both], quadratic=graded)
-            what = "items: quadratic κ" if graded else "items: κ"
-            found.append(
-                f"{one} and {other} both {'graded' if graded else 'labelled'} {len(both)} {what} {kappa:.2f}"
-            )
+            what = "quadratic κ" if graded else "κ"
+            found.append(f"{one} and {other} both labelled {len(both)} items: {what} {kappa:.2f}")
     return found
 
 
@@ -195,36 +170,34 @@ def with_labels(runs: Iterable[Run], labels: Sequence[Label]) -> Iterator[Run]:
         answer = known.get(("answer", run.id, "", 0))
         references = run.references
         if answer is not None and run.answer:
-            _check(answer, run.question, run.answer)
+            check_text(answer, digest_of("answer", run.question, run.answer))
             references = references or ([run.answer] if answer.value > 0.5 else None)
         yield replace(run, steps=steps, references=references)
 
 
 def _labelled_step(run: Run, step: RetrievalStep, known: Mapping[Place, Label]) -> RetrievalStep:
     gold: dict[str, bool] = {}
-    listed = step.candidates or step.passages
-    for position, passage in enumerate(listed, 1):
-        label = known.get(("relevance", run.id, step.id, position))
-        if label is not None:
-            _check(label, step.query or run.question, passage.text)
+    for position, passage in enumerate(step.candidates or step.passages, 1):
+        if label := known.get(("relevance", run.id, step.id, position)):
+            check_text(label, digest_of("relevance", step.query or run.question, passage.text))
             gold[passage.text] = label.value > 0.5
 
     def told(passages: Sequence[Passage]) -> list[Passage]:
-        return [_labelled_passage(passage, gold.get(passage.text)) for passage in passages]
+        found = []
+        for passage in passages:
+            rest = {name: value for name, value in passage.metadata.items() if name not in ("gold", "kind")}
+            more = {"gold": gold[passage.text]} if passage.text in gold else {}
+            found.append(replace(passage, grade=None, metadata=rest | more))
+        return found
 
     return replace(step, passages=told(step.passages), candidates=told(step.candidates))
 
 
-def _labelled_passage(passage: Passage, gold: bool | None) -> Passage:
-    rest = {name: value for name, value in passage.metadata.items() if name not in ("gold", "kind")}
-    return replace(passage, grade=None, metadata=rest if gold is None else {**rest, "gold": gold})
-
-
-def _check(label: Label, query: str, text: str) -> None:
-    kind, run, *_ = label.place
-    if label.digest != (now := digest_of(kind, query, text)):
+def check_text(label: Label, digest: str) -> None:
+    """Raises InvalidInput where a label is about another text than the one with this digest."""
+    if label.digest != digest:
         raise InvalidInput(
-            f"label of run {run}",
+            f"label of run {label.place[1]}",
             label.digest,
-            f"{now}: the text is another one than was labelled; label it again",
+            f"{digest}: the text is another one than was labelled; label it again",
         )

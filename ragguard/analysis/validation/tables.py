@@ -27,11 +27,13 @@ class Table:
 
     def markdown(self) -> str:
         """Returns the table as Markdown."""
-        head = f"### {self.title}\n\n" + (f"Layout: {self.source}.\n\n" if self.source else "")
-        lines = [_line(self.columns), _line(["---"] + ["---:"] * (len(self.columns) - 1))]
-        lines += [_line([self.shown(cell) for cell in row]) for row in self.rows]
-        notes = "".join(f"\n- {note}" for note in self.notes)
-        return head + "\n".join(lines) + "\n" + (f"{notes}\n" if notes else "")
+        parts = [f"### {self.title}\n", f"Layout: {self.source}.\n" if self.source else ""]
+        if self.rows:
+            lines = [_line(self.columns), _line(["---"] + ["---:"] * (len(self.columns) - 1))]
+            lines += [_line([self.shown(cell) for cell in row]) for row in self.rows]
+            parts.append("".join(f"{line}\n" for line in lines))
+        parts.append("".join(f"- {note}\n" for note in self.notes))
+        return "\n".join(filter(None, parts))
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the table as plain data for JSON."""
@@ -47,7 +49,7 @@ class Table:
             return cell
         if cell is None or not math.isfinite(cell):
             return "–"
-        return str(cell) if isinstance(cell, int) else f"{cell:.{self.digits}f}"
+        return str(cell) if isinstance(cell, int) else f"{cell:z.{self.digits}f}"
 
 
 def _line(cells: Sequence[str]) -> str:
