@@ -58,7 +58,7 @@ class Condition(NamedTuple):
         difference, low, high = compared[meant[0]]
         holds = bool(_OPERATORS[self.sign](difference, self.bound))
         said = f"{self.metric} {self.sign} {self.bound:g}"
-        return CheckedCondition(said, meant[0], difference, low, high, passed=not holds)
+        return CheckedCondition(said, meant[0], difference, low=low, high=high, passed=not holds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +201,16 @@ def check(
     if corrected and changes is not None:
         gaps = {name: (one.value, one.low, one.high) for name, one in changes.differences.items()}
         why = "metrics that the labels correct on both sides"
-        return GateCheck(found, changes, [one.held_to(gaps, why) for one in conditions], doubts, said)
+        return GateCheck(
+            found, changes, [one.held_to(gaps, why) for one in conditions], doubts, documents=said
+        )
     gaps = {one.metric: (one.difference, one.low, one.high) for one in found.changes}
     why = "metrics that both sides have; score both with the same scorers"
     gates = [one.held_to(gaps, why) for one in conditions]
     if not trust_failed:
         _refuse_failed(gates, sides)
     thin = [found.resting_on(metric) for metric in dict.fromkeys(gate.metric for gate in gates)]
-    return GateCheck(found, changes, gates, [*filter(None, thin), *doubts], said)
+    return GateCheck(found, changes, gates, [*filter(None, thin), *doubts], documents=said)
 
 
 def _against(

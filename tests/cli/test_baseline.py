@@ -1,6 +1,7 @@
 """Named baselines: set, listed, compared, refused where they mean nothing; the comment; the questions that fell."""
 
 import json
+import sqlite3
 from dataclasses import replace
 
 import pytest
@@ -83,6 +84,17 @@ def test_baselines_that_are_not_there_any_more(tmp_path, ragguard):
     assert "letters, digits" in ragguard("baseline", store, "a b").output
     assert ragguard("baseline", tmp_path / "none.db", "main").exit_code == 2
     assert not (tmp_path / "none.db").exists()
+
+
+def test_a_step_that_cannot_be_read_is_named_by_its_run(tmp_path, ragguard):
+    store = stored(tmp_path / "a.db", seen(side(0)))
+    with sqlite3.connect(store) as connection:
+        connection.execute("UPDATE steps SET body = '{' WHERE run = (SELECT seq FROM runs WHERE id = 'r7')")
+    connection.close()
+    for words in (("compare", store, store), ("baseline", store, "main")):
+        done = ragguard(*words)
+        assert done.exit_code == 2
+        assert "the run 'r7'" in done.output
 
 
 def test_baseline_of_other_metrics_and_of_another_engine(tmp_path, ragguard):

@@ -46,8 +46,8 @@ _FAR = 0.06
 """The distance from the judge's UDCG to the corrected one up to which its slope is right to about 0.003."""
 
 
-class _Row(NamedTuple):
-    """What an item contributes to the mean of its question."""
+class _Contribution(NamedTuple):
+    """The contribution of an item to the mean of its question."""
 
     question: str
     stratum: int
@@ -89,7 +89,7 @@ class _Rows:
     """The rows of each metric, and what else its means are made of."""
 
     def __init__(self) -> None:
-        self.of: dict[str, list[_Row]] = defaultdict(list)
+        self.of: dict[str, list[_Contribution]] = defaultdict(list)
         self.constants: dict[str, float] = defaultdict(float)
         """What is added to UDCG whatever the passages are, by question."""
         self.unusual: set[str] = set()
@@ -105,7 +105,9 @@ class _Rows:
             share = weight / max(1, len(items))
             for item, human in items:
                 judged = float(item.judged >= _ANSWERED) if kind == "coverage" else item.judged_label
-                self.of[_MEAN_OF[kind]].append(_Row(question, item.stratum, share, judged, human))
+                self.of[_MEAN_OF[kind]].append(
+                    _Contribution(question, item.stratum, share, judged, labelled=human)
+                )
             if kind == "relevance":
                 self._add_utility(scored, question, weight, items)
             elif kind == "coverage":
@@ -160,7 +162,9 @@ class _Rows:
     ) -> None:
         """Adds what the reading of an item contributes: its share is smaller, as the model may not answer from it."""
         reads = max(item.reads, 1e-12)
-        self.of[name].append(_Row(question, item.stratum, share * reads, judged / reads, human / reads))
+        self.of[name].append(
+            _Contribution(question, item.stratum, share * reads, judged / reads, labelled=human / reads)
+        )
 
     def correct(self, name: str, found: Corrections) -> None:
         """Adds the corrected mean of a metric, or the sentence why there is none."""

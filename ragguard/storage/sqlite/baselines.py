@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.storage.sqlite.database import Database
+from ragguard.storage.sqlite.reader import StoreReader
 
 _KEY = "baseline:"
 """Prefix of keys in `meta`: the name of a baseline → what it holds, as JSON."""
@@ -95,10 +96,8 @@ def count_runs(path: str | Path, span: range) -> int:
 
 def documents(path: str | Path, span: range | None = None) -> set[str]:
     """Returns the digests of the passages that runs of a store saw: all runs, or those of a span."""
-    of_span = "" if span is None else f"WHERE run BETWEEN {span[0]} AND {span[-1]}"
-    sql = f"SELECT DISTINCT json_extract(item.value, '$[0]') FROM steps, json_each(body, '$.items') AS item {of_span}"
-    with _read(path) as db:
-        return {digest for (digest,) in db.execute(sql)}
+    with closing(StoreReader(path)) as store:
+        return store.documents(span)
 
 
 def fingerprint(digests: Iterable[str]) -> str:

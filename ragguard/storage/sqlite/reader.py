@@ -103,6 +103,10 @@ class StoreReader:
         """Yields all runs, or those with a `seq` of a span, for a comparison."""
         return self._each(means_at, span)
 
+    def documents(self, span: range | None = None) -> set[str]:
+        """Returns the digests of the passages that runs saw: all runs, or those with a `seq` of a span."""
+        return set[str]().union(*self._each(reading.documents_at, span))
+
     def close(self) -> None:
         """Closes the file. Safe to call twice."""
         self._db.close()
@@ -128,7 +132,9 @@ class StoreReader:
         """Returns the result of `read` for some runs; a StoreError names the first that cannot be read."""
         try:
             return read(db, seqs)
-        except UNREADABLE as error:
+        except (*UNREADABLE, sqlite3.OperationalError) as error:
+            if isinstance(error, sqlite3.OperationalError) and "malformed JSON" not in str(error):
+                raise
             if len(seqs) > 1:
                 for seq in seqs:
                     self._read(db, [seq], read)

@@ -99,6 +99,18 @@ def failures_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[in
     return failures
 
 
+def documents_at(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, set[str]]:
+    """Returns the digests of the passages that the runs with these `seq` saw; raises where a row cannot be read."""
+    found: dict[int, set[str]] = {seq: set() for seq in seqs}
+    items = (
+        "SELECT DISTINCT run, json_extract(item.value, '$[0]') FROM steps, json_each(body, '$.items') AS item "
+        "WHERE run IN ({})"
+    )
+    for seq, digest in chunks(connection, items, seqs):
+        found[seq].add(digest)
+    return found
+
+
 def origins_of(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Origin]:
     """Returns the origins with these numbers."""
     found = chunks(connection, _ORIGINS, list(numbers))
