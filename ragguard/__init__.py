@@ -44,35 +44,26 @@ if TYPE_CHECKING:
     from ragguard.telemetry.sink import Sink as Sink
 
 _HOMES = {
-    "Account": "ragguard.engines.layers.budget",
-    "Advice": "ragguard.records",
-    "Caps": "ragguard.scorers.view",
-    "DistractorGuard": "ragguard.guard",
-    "Engine": "ragguard.engines.base",
-    "Entailer": "ragguard.engines.entailer",
-    "Failure": "ragguard.records",
-    "Passage": "ragguard.records",
-    "Price": "ragguard.engines.layers.budget",
-    "PromptSet": "ragguard.engines.prompts",
-    "RagGuard": "ragguard.client",
-    "RetrievalStep": "ragguard.records",
-    "Run": "ragguard.records",
-    "Score": "ragguard.records",
-    "ScoredRun": "ragguard.records",
-    "Scorer": "ragguard.scorers.scorer",
-    "Sink": "ragguard.telemetry.sink",
-    "connect": "ragguard.engines.connect",
-    "current_run": "ragguard.capture.anywhere",
-    "load_prompts": "ragguard.engines.prompts",
-    "paused": "ragguard.capture.enclosing",
-    "print_hops": "ragguard.analysis.hops",
-    "read_lines": "ragguard.storage.files.runfile",
-    "read_runs": "ragguard.storage.files.runfile",
-    "read_scored": "ragguard.storage.source",
-    "retrieval": "ragguard.capture.anywhere",
-    "retrieved": "ragguard.capture.anywhere",
-    "write_runs": "ragguard.storage.files.runfile",
-    "write_scores": "ragguard.storage.files.runfile",
+    name: module
+    for module, names in {
+        "ragguard.analysis.hops": "print_hops",
+        "ragguard.capture.anywhere": "current_run retrieval retrieved",
+        "ragguard.capture.enclosing": "paused",
+        "ragguard.client": "RagGuard",
+        "ragguard.engines.base": "Engine",
+        "ragguard.engines.connect": "connect",
+        "ragguard.engines.entailer": "Entailer",
+        "ragguard.engines.layers.budget": "Account Price",
+        "ragguard.engines.prompts": "PromptSet load_prompts",
+        "ragguard.guard": "DistractorGuard",
+        "ragguard.records": "Advice Failure Passage RetrievalStep Run Score ScoredRun",
+        "ragguard.scorers.scorer": "Scorer",
+        "ragguard.scorers.view": "Caps",
+        "ragguard.storage.files.runfile": "read_lines read_runs write_runs write_scores",
+        "ragguard.storage.source": "read_scored",
+        "ragguard.telemetry.sink": "Sink",
+    }.items()
+    for name in names.split()
 }
 """The module in which each name is defined, by the name."""
 _MODULES = {

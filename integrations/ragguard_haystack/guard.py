@@ -26,13 +26,13 @@ class DocumentGuard:
     @component.output_types(documents=list[Document])
     def run(self, query: str, documents: list[Document]) -> dict[str, list[Document]]:
         """Returns the documents that the model should read."""
-        kept, verdict = pruned(self.guard, query, documents, passages_of(documents))
+        verdict = pruned(self.guard, query, passages_of(documents))
         decided(verdict)
-        return {"documents": kept}
+        return {"documents": verdict.decision.of(documents)}
 
     @component.output_types(documents=list[Document])
     async def run_async(self, query: str, documents: list[Document]) -> dict[str, list[Document]]:
         """Does what `run` does, on an event loop."""
-        kept, verdict = await apruned(self.guard, query, documents, passages_of(documents))
+        verdict = await apruned(self.guard, query, passages_of(documents))
         decided(verdict)
-        return {"documents": kept}
+        return {"documents": verdict.decision.of(documents)}

@@ -53,9 +53,9 @@ class DistractorFilter(BaseDocumentCompressor):
         """Returns the documents that stay."""
         if not documents:
             return documents
-        kept, verdict = pruned(self.guard, query, documents, views(documents, self.text_of))
+        verdict = pruned(self.guard, query, views(documents, self.text_of))
         report(VerdictReport(verdict, query), callbacks)
-        return kept
+        return verdict.decision.of(documents)
 
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
@@ -63,9 +63,9 @@ class DistractorFilter(BaseDocumentCompressor):
         """Returns the documents that stay."""
         if not documents:
             return documents
-        kept, verdict = await apruned(self.guard, query, documents, views(documents, self.text_of))
+        verdict = await apruned(self.guard, query, views(documents, self.text_of))
         report(VerdictReport(verdict, query), callbacks)
-        return kept
+        return verdict.decision.of(documents)
 
 
 class GuardedRetriever(BaseRetriever):

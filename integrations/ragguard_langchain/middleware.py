@@ -125,7 +125,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
             result = handler(request)
         if not (documents := self._found(request, result, inner)):
             return result
-        _, verdict = pruned(self._guard, _query(request), documents, views(documents, self._text_of))
+        verdict = pruned(self._guard, _query(request), views(documents, self._text_of))
         return self._judged(request, result, verdict, started_ns)
 
     async def awrap_tool_call(
@@ -137,7 +137,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
             result = await handler(request)
         if not (documents := self._found(request, result, inner)):
             return result
-        _, verdict = await apruned(self._guard, _query(request), documents, views(documents, self._text_of))
+        verdict = await apruned(self._guard, _query(request), views(documents, self._text_of))
         return self._judged(request, result, verdict, started_ns)
 
     def _found(

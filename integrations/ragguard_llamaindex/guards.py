@@ -17,7 +17,6 @@ from ragguard.capture.decisions import Verdict
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
-from ragguard.records import Passage
 from ragguard_llamaindex.instrumentation import attached
 from ragguard_llamaindex.messages import query_text, without_rewriting
 from ragguard_llamaindex.nodes import taken, unpacked
@@ -58,18 +57,14 @@ class DistractorPostprocessor(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         given = list(nodes or ())
-        return _end(*pruned(self.guard, _begin(given, query_bundle), given, _passages(given)))
+        return _end(given, pruned(self.guard, _begin(given, query_bundle), unpacked(taken(given))))
 
     @dispatcher.span
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         given = list(nodes or ())
-        return _end(*await apruned(self.guard, _begin(given, query_bundle), given, _passages(given)))
-
-
-def _passages(nodes: list[NodeWithScore]) -> list[Passage]:
-    return unpacked(taken(nodes))
+        return _end(given, await apruned(self.guard, _begin(given, query_bundle), unpacked(taken(given))))
 
 
 def _begin(nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> str:
@@ -80,10 +75,11 @@ def _begin(nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> str:
     return handlers[0].spans.written_query(asked) if handlers else without_rewriting(asked)
 
 
-def _end(kept: list[NodeWithScore], verdict: Verdict) -> list[NodeWithScore]:
+def _end(given: list[NodeWithScore], verdict: Verdict) -> list[NodeWithScore]:
     """Hands the verdict to the handler that captures, and dispatches LlamaIndex's event of a reranker's end."""
     for handler in attached():
         handler.spans.decided(verdict)
+    kept = verdict.decision.of(given)
     _dispatch(ReRankEndEvent, nodes=kept)
     return kept
 

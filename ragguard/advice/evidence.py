@@ -10,7 +10,6 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Any, TypeAlias
 
 from ragguard.advice.calibration import AdviceCalibration
@@ -101,6 +100,19 @@ class Evidence:
 
 
 @dataclass(slots=True)
+class _Reading:
+    """A passage that the model read, with what is found about it."""
+
+    turn: int
+    """The number of the turn that brought it, from 1."""
+    query: str
+    text: str
+    relevant: bool = False
+    """True where it is relevant to the query that brought it."""
+    utility: float | None = None
+
+
+@dataclass(slots=True)
 class EvidenceSearch:
     """Asks for the evidence about one run as it stands."""
 
@@ -124,96 +136,81 @@ class EvidenceSearch:
         """Asks which passages are relevant, then what these answer and do for the reader, then what contradicts. Of the
         other passages those of a last turn that brought nothing relevant are asked about alone: they may mislead."""
         asking = self._asking = MeteredAsk(ask)
-        prompts, turns = view.setting.prompts, _turns(view)
-        read = [(step, at) for step in view.steps for at in step.got if at in step.judged]
-        asked, relevant = await self._beginning(view, read, asking)
-        texts = list(dict.fromkeys(step.all[at].text for step, at in relevant))
-        last = {id(step) for step in turns[-1]}
-        weighed = relevant
-        if not any(id(step) in last for step, _ in relevant):
-            weighed = [*relevant, *(one for one in read if id(one[0]) in last)]
-        ratings = Ratings(asked)
+        setting, turns = view.setting, _turns(view)
+        read = [
+            _Reading(turn, view.query_of(step), step.all[at].text)
+            for turn, steps in enumerate(turns, 1)
+            for step in steps
+            for at in step.got
+            if at in step.judged
+        ]
+        sub_questions = await self._beginning(view, read, asking)
+        relevant = [one for one in read if one.relevant]
+        last = [one for one in read if one.turn == len(turns)]
+        weighed = relevant if any(one.relevant for one in last) else [*relevant, *last]
+        ratings = Ratings(sub_questions)
+        learning = ratings.learn(
+            list(dict.fromkeys(one.text for one in relevant)), setting.judge_prompts, asking
+        )
         abstentions = [
-            abstention(prompts, view.run.question, *fitting(view, view.steps).passages),
-            *(abstention(prompts, view.query_of(step), step.all[at].text) for step, at in weighed),
+            abstention(setting.prompts, view.run.question, *fitting(view, view.steps).passages),
+            *(abstention(setting.prompts, one.query, one.text) for one in weighed),
         ]
-        learning = ratings.learn(texts, view.setting.judge_prompts, asking)
         (whole, *answers), _ = await asyncio.gather(asking(abstentions), learning)
-        p_answer = 1 - read_abstention(answered(whole)).value
-        cells = [cell for row in ratings.rows.values() for cell in row]
-        self._note([cell for cell in cells if isinstance(cell, RagguardError)], of=len(cells))
-        worths = [
-            answer
-            if isinstance(answer, RagguardError)
-            else (1 if number < len(relevant) else -1) * (1 - read_abstention(answer).value)
-            for number, answer in enumerate(answers)
-        ]
-        self._note([one for one in worths if isinstance(one, RagguardError)], of=len(weighed))
-        judged = [
-            (step, step.all[at].text, worth)
-            for (step, at), worth in zip(weighed, worths, strict=True)
-            if not isinstance(worth, RagguardError)
-        ]
-        sure = {text: None for _, text, worth in judged if worth >= SURE}
+        self._note([cell for row in ratings.rows.values() for cell in row])
+        self._note(answers)
+        for one, answer in zip(weighed, answers, strict=True):
+            if not isinstance(answer, RagguardError):
+                one.utility = (1 if one.relevant else -1) * (1 - read_abstention(answer).value)
+        sure = dict.fromkeys(one.text for one in weighed if (one.utility or 0) >= SURE)
         conflicts = await find_conflicts(self.contested, view, ratings, asking, sure)
-        helped = {id(step) for step, _, worth in judged if worth >= HELPS}
-        in_vain = [not any(id(step) in helped for step in turn) for turn in turns]
-        by_turn = [
-            {
-                number
-                for step, at in relevant
-                if any(step is one for one in turn)
-                for number in ratings.answered_by(step.all[at].text, self.contested.eta)
-            }
-            for turn in turns
-        ]
+        by_turn: list[set[int]] = [set() for _ in turns]
+        for one in relevant:
+            by_turn[one.turn - 1].update(ratings.answered_by(one.text, self.contested.eta))
         before = set[int]().union(*by_turn[:-1])
         if view.steps_over_cap:
-            most = view.setting.caps.steps
+            most = setting.caps.steps
             self._unjudged[f"only the first {most} steps are judged; raise Caps(steps=...)"] = None
         self._found = Evidence(
-            asked,
+            sub_questions,
             tuple(
                 next((turn for turn, numbers in enumerate(by_turn, 1) if number in numbers), 0)
-                for number in range(len(asked))
+                for number in range(len(sub_questions))
             ),
             len(turns),
             tuple(conflicts),
             redundancy=len(by_turn[-1] & before) / len(by_turn[-1]) if by_turn[-1] else None,
-            p_answer=p_answer,
-            utilities=tuple(worth for step, _, worth in judged if id(step) in last),
-            turns_without_help=sum(1 for _ in takewhile(bool, reversed(in_vain))),
+            p_answer=1 - read_abstention(answered(whole)).value,
+            utilities=tuple(one.utility for one in last if one.utility is not None),
+            turns_without_help=len(turns)
+            - max((one.turn for one in weighed if (one.utility or 0) >= HELPS), default=0),
             unjudged=tuple(self._unjudged),
         )
 
-    async def _beginning(
-        self, view: View, read: Sequence[tuple[StepView, int]], asking: Ask
-    ) -> tuple[tuple[str, ...], list[tuple[StepView, int]]]:
-        """Asks for the sub-questions, and which passages are relevant to the queries that brought them; returns
-        both."""
+    async def _beginning(self, view: View, read: Sequence[_Reading], asking: Ask) -> tuple[str, ...]:
+        """Asks for the sub-questions, which it returns, and which passages are relevant to the queries that brought
+        them."""
         setting, given = view.setting, given_sub_questions(view)
-        questions = [
-            relevance(setting.judge_prompts, view.query_of(step), step.all[at].text) for step, at in read
-        ]
+        questions = [relevance(setting.judge_prompts, one.query, one.text) for one in read]
         made = [] if given else [sub_questions(setting.judge_prompts, view.run.question, view.seed)]
         asked: list[Any] = [*made, *questions]
         answers: list[Any] = await asking(asked)
         if made:
             given = tuple(read_sub_questions(answered(answers.pop(0))))
-        relevant: list[tuple[StepView, int]] = []
-        errors: list[RagguardError] = []
+        judged: list[object] = []
         for one, question, answer in zip(read, questions, answers, strict=True):
             try:
-                if read_relevance(question, answered(answer)).value >= 0.5:
-                    relevant.append(one)
+                one.relevant = read_relevance(question, answered(answer)).value >= 0.5
+                judged.append(one)
             except RagguardError as error:
-                errors.append(error)
-        self._note(errors, of=len(read))
-        return given[: setting.caps.sub_questions], relevant
+                judged.append(error)
+        self._note(judged)
+        return given[: setting.caps.sub_questions]
 
-    def _note(self, errors: Sequence[RagguardError], of: int) -> None:
-        """Notes why single judgements `of` so many failed; raises the first error where all did."""
-        if errors and len(errors) == of:
+    def _note(self, judgements: Sequence[object]) -> None:
+        """Notes why single judgements failed; raises the first error where all did."""
+        errors = [one for one in judgements if isinstance(one, RagguardError)]
+        if errors and len(errors) == len(judgements):
             raise errors[0]
         self._unjudged |= dict.fromkeys(str(error) for error in errors)
 
