@@ -306,7 +306,7 @@ def test_writing_the_same_events_again_changes_nothing(tmp_path, apart):
 def test_deleting_a_run_forgets_what_it_waited_for(make, tmp_path):
     rg = make()
     rg.recorder.run_started("x", "one")
-    rg.recorder.run_ended("x", status="interrupted", waits_for="langgraph:secret-thread")
+    rg.recorder.run_ended(RunEnded("x", status="interrupted", waits_for="langgraph:secret-thread"))
     assert rg.flush(10)
     rg.delete("x")
     rg.close()

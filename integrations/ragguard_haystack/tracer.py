@@ -102,7 +102,6 @@ def instrument(rg: RagGuard, *, tools: Tools | None = None, question: Question |
             input called query, question or text, else the user's last message.
     """
     recorder, declared = recorder_of(rg), checked_tools(tools)
-    recorder.calls.declared.update(declared)
     if question is not None and not callable(question):
         raise InvalidInput("question", question, "a function from what a pipeline is given to its question")
     with _lock:

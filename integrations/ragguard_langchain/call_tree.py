@@ -61,7 +61,7 @@ class CallTree:
         recorder = self.recorder
         return not (
             is_paused()
-            or not (recorder.sampling.takes_all or recorder.sampling.takes(str(id)))
+            or not recorder.takes(str(id))
             or (current_handle.get() is not None and innermost(recorder) is not None)
             or (metadata and not _JOINS.isdisjoint(metadata))
         )
@@ -94,7 +94,9 @@ class CallTree:
             run.begun = is_paused()  # for good: calls inside it are not recorded after the pause either
         call = OpenCall(id, run)
         if call_id:
-            call.turn = ((("calls", self.recorder.models_asked(run.id)), id),)
+            # The tool calls after one reply of a model are parallel.
+            opened = self.recorder.open_run(run.id)
+            call.turn = ((("calls", opened.model_calls.asked_so_far if opened else 0), id),)
         elif holds and not run.owned:
             run.held = True
             call.turn = self.recorder.run_held(run.id, id)
@@ -226,7 +228,7 @@ class CallTree:
                 root.gone_ns = root.gone_ns or now
                 if now - root.gone_ns >= GONE_SECONDS * 1e9:
                     self.end_root(root, status="cancelled")
-            elif isinstance(call, BareRetrieval) or not self.recorder.knows(root.run.id):
+            elif isinstance(call, BareRetrieval) or not self.recorder.open_run(root.run.id):
                 self.end_root(root, status="abandoned")
 
 

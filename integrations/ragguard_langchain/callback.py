@@ -81,7 +81,6 @@ class RagGuardCallback(BaseCallbackHandler):
     ) -> None:
         self._recorder = recorder_of(rg)
         self._options = CaptureOptions.checked(tools, text_of, question, answer)
-        self._recorder.calls.declared.update(self._options.tools)
         self._here = PerProcess(partial(CallTree.of, self._recorder))
         self._here.get()
 

@@ -81,7 +81,6 @@ def instrument(
     """
     recorder = recorder_of(rg)
     options = CaptureOptions.checked(tools, None, question, answer)
-    recorder.calls.declared.update(options.tools)
     with _lock.get():
         found = attached()
         for handler in found:

@@ -295,7 +295,7 @@ class Spans:
         whole = call.run.whole
         if whole is not None:  # nothing else happened in the outermost call
             call.run.over = True
-            wanted = self.recorder.sampling.takes_all or self.recorder.sampling.takes(str(whole.id))
+            wanted = self.recorder.takes(str(whole.id))
             whole.trace = span_of(call.id, retrieval=True) or whole.trace
             self.recorder.run_made(whole, taken(result) if wanted else ())
             return

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, overload
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.enclosing import EnclosingStep, enclosing_step, is_paused
+from ragguard.capture.enclosing import enclosing_step, is_paused
 from ragguard.capture.handle import innermost, status_of
 from ragguard.capture.plain_steps import CurrentCall, framework_call
 from ragguard.capture.shapes import documents_in
@@ -158,7 +158,7 @@ def _decorated(
         text = str(getattr(words, "query_str", None) or text_of(words)[0])
         top_k = next((given[one] for one in _TOP_K if one in given), None) if k is None else None
         step_id = call.start(text, tool, name=name, top_k=top_k_in(top_k))
-        token = enclosing_step.set(EnclosingStep(call.recorder, call.id, step_id))
+        token = enclosing_step.set((call.recorder, call.id, step_id))
         try:
             yield found
         except BaseException as error:

@@ -181,8 +181,6 @@ class CallLog:
         self._of_run: dict[str, Calls] = {}
         self._named: set[str] = set()
         """The tools that a warning has named; '' for one that named none."""
-        self.declared: set[str] = set()
-        """The tools that were declared as retrievals."""
         self.retrieving: set[str] = set()
         """The tools that have given documents: a failure of one of these is a retrieval that failed."""
         self._lock = threading.RLock()
@@ -196,36 +194,19 @@ class CallLog:
                 is_known = (kind, name) in calls or len(calls) < _MOST_NAMES
                 calls[kind, name if is_known else ""] += 1
 
-    def warn_of_uncalled(self) -> None:
-        """Warns once of declared tools that were never called, where tools were called that are not declared: one of
-        these may be meant."""
-        with self._lock:
-            uncalled, others = sorted(self.declared - self.retrieving), _tools_in(self.total)
-        if uncalled and others:
-            names, there = (", ".join(map(repr, some[:_NAMES_SHOWN])) for some in (uncalled, others))
-            NOTICES.once(
-                "declared tools that were not called",
-                f"tools= declares {names}, of which no call was seen so far; called, and no retrievals: {there}. If "
-                "one of these is meant, declare it by its own name",
-            )
-
-    def forget(self, run_id: str) -> Calls:
-        """Removes a run that has ended; returns the calls that were seen in it."""
+    def of(self, run_id: str) -> Calls:
+        """Returns the calls that were seen in a run that has ended, and forgets them."""
         with self._lock:
             return self._of_run.pop(run_id, None) or Counter()
 
-    def without_steps(self, run_id: str, *, captured: int, handles: bool = False) -> None:
-        """Warns that a run ended without a step, where a tool was called in it, none was ever `captured`, or
-        `rg.run(...)` held it, which nobody writes around what retrieves nothing: once a process, and once more for
-        each tool that no warning has named."""
-        calls = self.forget(run_id)
-        tools = set(_tools_in(calls))
-        if not tools and captured and not handles:
-            return  # retrievals are captured, and this run needed none
+    def without_steps(self, run_id: str, calls: Calls, *, is_expected: bool) -> None:
+        """Warns that a run ended without a step, where a tool was called in it or a retrieval `is_expected`: once a
+        process, and once more for each tool that no warning has named."""
+        tools = set(_tools_in(calls)) or {""}
         with self._lock:
-            if not (tools or {""}) - self._named or (not tools and self._named):
+            if tools <= self._named or (tools == {""} and (self._named or not is_expected)):
                 return
-            self._named |= tools or {""}
+            self._named |= tools
         elsewhere = "" if calls else _NOT_INSIDE
         NOTICES.once(
             f"a run without a retrieval {sorted(tools)}",

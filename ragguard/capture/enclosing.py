@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ragguard.records import TraceContext
 
@@ -51,20 +51,9 @@ def is_paused() -> bool:
     return _paused.get()
 
 
-class EnclosingStep(NamedTuple):
-    """An open retrieval that was begun by `@ragguard.retrieval`; retrievals inside of it are parts of it."""
-
-    recorder: object
-    run_id: str
-    step_id: str
-
-    def of(self, recorder: object, run_id: str) -> bool:
-        """True where the retrieval belongs to the run of this id."""
-        return self.recorder is recorder and self.run_id == run_id
-
-
-enclosing_step: ContextVar[EnclosingStep | None] = ContextVar("ragguard_step", default=None)
-
+enclosing_step: ContextVar[tuple[object, str, str] | None] = ContextVar("ragguard_step", default=None)
+"""The open retrieval that was begun by `@ragguard.retrieval`, as its recorder, run and step: what is retrieved inside
+of it is a part of it."""
 
 _RETRIEVALS = ("retrieval", "vector_db_retrieve")
 """The values of `gen_ai.operation.name` for a retrieval, by OpenTelemetry's conventions and by OpenLLMetry."""

@@ -11,13 +11,11 @@ that a call is in. Retrievals of one branch that overlap in time share a turn as
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from ragguard.records import Advice, Decision, Passage, RetrievalStep, Run, Status, TraceContext
-from ragguard.runtime.arguments import number_between
 
 CALLER_ID = "ragguard.caller_id"
 """Metadata key of a run, or of a step: the id that the application gave it."""
@@ -196,23 +194,6 @@ class RunEnded:
 
 
 Event: TypeAlias = RunStarted | StepEnded | StepAmended | RunEnded
-
-
-class Sampling:
-    """Chooses a share of all runs."""
-
-    def __init__(self, rate: float) -> None:
-        number_between("sample_rate", rate, 0.0, 1.0, "a share between 0 and 1")
-        self.takes_all = rate == 1.0
-        """True where every run is recorded, whatever its id."""
-        self._below = rate * 2**32
-
-    def takes(self, run_id: str, names: RunNames | None = None) -> bool:
-        """True where a run of this id is recorded. The names of the run count more, since its parts share them."""
-        if self.takes_all:
-            return True
-        chosen_by = (names and (names.caller_id or names.thread)) or run_id
-        return zlib.crc32(chosen_by.encode("utf-8", "replace")) < self._below
 
 
 Branch: TypeAlias = tuple[Hashable, Hashable]

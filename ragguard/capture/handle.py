@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
-from ragguard.capture.events import RunNames, StepAmended, StepEnded
+from ragguard.capture.events import RunEnded, RunNames, StepAmended, StepEnded
 from ragguard.capture.open_runs import CapturedRun
 from ragguard.capture.plain_steps import CurrentCall, framework_call
 from ragguard.capture.recorder import Recorder
@@ -141,12 +141,15 @@ class RunHandle(CurrentCall):
         if error is not None:
             metadata["error"] = describe(error)
         if self._joined:
-            self.recorder.run_noted(self.id, answer=text_of(self.answer)[0] or None, metadata=metadata)
+            self.recorder.run_noted(
+                RunEnded(self.id, answer=text_of(self.answer)[0] or None, metadata=metadata)
+            )
             return
         self.recorder.run_ended(
-            self.id, text_of(self.answer)[0] or None, self._status, question=text_of(self.question)[0],
-            references=self._checked("references"), sub_questions=self._checked("sub_questions"),
-            pool=self._pool(), metadata=metadata,
+            RunEnded(
+                self.id, self._status, text_of(self.answer)[0] or None, text_of(self.question)[0],
+                self._checked("references"), self._checked("sub_questions"), self._pool(), metadata=metadata,
+            )
         )  # fmt: skip
         if not self._awaits:
             self._not_awaited()
@@ -189,7 +192,7 @@ class RunHandle(CurrentCall):
         if kind:
             self.metadata["answer_content"] = kind
         if self.closed:
-            if self.recorder.knows(self.id):  # held open by a stream, or by the code that this part joined
+            if self.recorder.open_run(self.id):  # held open by a stream, or by the code that this part joined
                 self.recorder.run_answered(self.id, self.answer)
             else:
                 self._came_late("an answer")

@@ -59,7 +59,9 @@ AdviseAsync: TypeAlias = Callable[[CapturedRun, float], Awaitable[Advice]]
 """Does what an `Advise` does, without blocking the event loop."""
 ANSWERS = "ragguard.answers"
 """Metadata key of a run inside `with rg.run(...)` that got more than one answer: how many."""
-_SEVERAL_ANSWERS = "got more than one answer; the last one counts, unless run.answered(...) names the answer"
+_SEVERAL_ANSWERS = (
+    "run {!r} got more than one answer; the last one counts, unless run.answered(...) names the answer"
+)
 _TWICE = (
     "the id {!r} was given to a run while another run of that id is open: each is a run of its own, and this one is "
     "{!r}. Keep a name that several runs share in metadata=, or say that this one goes on with the other "
@@ -111,8 +113,8 @@ class OpenRun:
     """The parts into which a framework took the question apart."""
     holds: int = 0
     """The number of streams that are read and handlers that are awaited in the run."""
-    withheld: Callable[[], None] | None = None
-    """Ends the run; set where the run was to end while it was held open."""
+    withheld: RunEnded | None = None
+    """The end of the run; set where the run was to end while it was held open."""
     names: RunNames = UNNAMED
     model_calls: ModelCalls = field(default_factory=ModelCalls)
     """The model calls of the run, by which it is known what of the retrieved passages was read."""
@@ -130,24 +132,18 @@ class OpenRun:
             overlapping = [(other.key, other.turn) for other in self.steps.values() if other.outer is None]
             retrieval.turn = self.turns.next(turn, overlapping)
 
-    def note(
-        self,
-        question: str,
-        answer: str | None,
-        metadata: Mapping[str, Any] | None,
-        sub_questions: list[str] | None,
-    ) -> None:
+    def note(self, end: RunEnded) -> None:
         """Keeps what a framework reports about the run until the run ends; of several answers the last one counts."""
-        self.question = self.question or question
-        self.notes = {**self.notes, **(metadata or {})}
-        self.sub_questions = self.sub_questions or sub_questions
-        if self.answered:
+        self.question = self.question or end.question
+        self.notes = {**self.notes, **end.metadata}
+        self.sub_questions = self.sub_questions or end.sub_questions
+        if self.answered or end.answer is None:
             return
-        self.answer = self.answer if answer is None else answer
-        self.answers += bool(answer)
-        if answer and self.answers > 1:
+        self.answer = end.answer
+        self.answers += bool(end.answer)
+        if end.answer and self.answers > 1:
             self.notes = {**self.notes, ANSWERS: self.answers}
-            NOTICES.once("several answers in a run", f"run {self.id!r} {_SEVERAL_ANSWERS}. (Logged once)")
+            NOTICES.once("several answers in a run", _SEVERAL_ANSWERS.format(self.id))
 
 
 @dataclass(slots=True)
@@ -208,7 +204,7 @@ class OpenRuns:
                 del self._cut_short[next(iter(self._cut_short))]
         for old in surplus:
             NOTICES.warn("runs cut short", _TOO_MANY.format(self._limit))
-            self.close(old, "abandoned")
+            self.close(old, RunEnded(old.id, "abandoned"))
         return True
 
     def reopened(self, run_id: str) -> OpenRun | None:
@@ -282,8 +278,8 @@ class OpenRuns:
             run.emitting += 1
         self.emit(run, event)
 
-    def close(self, run: OpenRun, status: Status, final: RunEnded | None = None) -> None:
-        """Closes a run, once, with the end event `final`; None: the event is made of what was noted."""
+    def close(self, run: OpenRun, end: RunEnded) -> None:
+        """Closes a run, once, with its end, which takes over what was noted of the run before."""
         with self.lock:
             if self.runs.pop(run.id, None) is None:
                 return
@@ -291,27 +287,25 @@ class OpenRuns:
                 del self.names[run.names.caller_id]
             run.emitting += 1
         for retrieval in sorted(run.steps.values(), key=lambda one: one.outer is None):  # parts first
-            self.finish(retrieval, "cancelled" if status in ("ok", "error") else status, run=run)
-        run.model_calls.answer = (final and final.answer) or run.answer or ""
+            self.finish(retrieval, "cancelled" if end.status in ("ok", "error") else end.status, run=run)
+        if end.answer is None or run.answered:
+            end.answer = run.answer
+        end.question = end.question or run.question
+        end.sub_questions = run.sub_questions if end.sub_questions is None else end.sub_questions
+        end.metadata = {**run.notes, **end.metadata} if run.notes else end.metadata
+        run.model_calls.answer = end.answer or ""
         for step_id in run.model_calls.open_questions():
             self.amend(StepAmended(run.id, step_id, partial(run.model_calls.read, step_id)), run)
-        if run.sampled and not run.index and status == "ok" and not run.names.resumes:
-            self.calls.without_steps(run.id, captured=self.counts.steps, handles=run.collected is not None)
-        else:
-            self.calls.forget(run.id)
+        calls, by_hand = self.calls.of(run.id), run.collected is not None
         if run.undecided:
             NOTICES.once("a guard's decision without a retrieval", _UNDECIDED.format(run.id))
         if run.sampled:
-            final = final or RunEnded(run.id, status, run.answer, run.question, metadata=run.notes)
-            if (
-                run.collected is not None
-                and run.index
-                and not final.question.strip()
-                and not run.names.resumes
-            ):
+            if not run.index and end.status == "ok" and not run.names.resumes:
+                self.calls.without_steps(run.id, calls, is_expected=by_hand or not self.counts.steps)
+            if by_hand and run.index and not end.question.strip() and not run.names.resumes:
                 NOTICES.once("a run without a question", _NO_QUESTION.format(run.id))
-            final.ended_ns, final.void = time.time_ns(), run.names.needs_steps and not run.index
-            run.final = final
+            end.ended_ns, end.void = time.time_ns(), run.names.needs_steps and not run.index
+            run.final = end
         self._emitted(run)
 
     def emit(self, run: OpenRun, event: RunStarted | StepEnded | StepAmended) -> None:
@@ -340,6 +334,6 @@ class OpenRuns:
         with self.lock:
             old = [run for run in self.runs.values() if now - run.touched >= self._ttl]
         for run in old:
-            self.close(run, "abandoned")
+            self.close(run, RunEnded(run.id, "abandoned"))
         for listener in self.listeners.values():
             listener.sweep(self._ttl)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ragguard.capture.decisions import Verdict, about, concerned, merged
 from ragguard.capture.declarations import TOOL
-from ragguard.capture.events import RunNames
+from ragguard.capture.events import RunEnded, RunNames
 from ragguard.capture.handle import innermost
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
@@ -93,7 +93,7 @@ class PipelineRun:
             started_ns=self.started_ns, trace=trace or self.trace, names=self.names,
         )  # fmt: skip
         if self.over:  # its call was given up meanwhile, in another thread
-            self.recorder.run_ended(self.id, status="interrupted")
+            self.recorder.run_ended(RunEnded(self.id, "interrupted"))
 
     def end(
         self, answer: str | None, status: Status = "ok", error: BaseException | None = None, *, question: str = "",
@@ -106,17 +106,19 @@ class PipelineRun:
         self.over = self.owned
         if not self.begun:
             return
-        if not self.owned:
-            self.recorder.run_noted(self.id, question, answer, metadata, self.sub_questions)
-            return
         if status == "cancelled" and self.waits:
             status = "interrupted"
-        if error is not None and status == "error":
-            metadata = {**(metadata or {}), "error": describe(error)}
-        self.recorder.run_ended(
-            self.id, answer, status, question=question, sub_questions=self.sub_questions, metadata=metadata,
-            trace=trace, waits_for=waits_for,
+        about = dict(metadata or {})
+        if self.owned and error is not None and status == "error":
+            about["error"] = describe(error)
+        end = RunEnded(
+            self.id, status, answer, question, sub_questions=self.sub_questions, metadata=about, trace=trace,
+            waits_for=waits_for,
         )  # fmt: skip
+        if self.owned:
+            self.recorder.run_ended(end)
+        else:
+            self.recorder.run_noted(end)
 
 
 _MOST_NAMES = 1024
@@ -279,7 +281,8 @@ def guard_decided(
 ) -> bool:
     """Adds a guard's decision to the latest retrievals of an open run that found the passages it judged; returns False
     where none did. A decision about a tool call's result can only be about retrievals of that call."""
-    ended = [(event.step, decision) for event, decision in recorder.retrievals(run_id)]
+    run = recorder.open_run(run_id)
+    ended = [] if run is None else [(event.step, decision) for event, decision in run.model_calls.latest()]
     before = {step.id: decision for step, decision in ended}
     steps = [step for step, _ in ended if not tool_call or step.metadata.get(TOOL_CALL) == tool_call]
     # A tool may have rewritten the passages that were retrieved in it.

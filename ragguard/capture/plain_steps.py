@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 from ragguard.capture.decisions import Verdict, about
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.events import CALLER_ID, UNNAMED, RunNames, TurnKey
-from ragguard.capture.open_runs import BUDGET_MS, CapturedRun
+from ragguard.capture.open_runs import BUDGET_MS, CapturedRun, OpenRun
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError
@@ -36,7 +36,7 @@ class CurrentCall:
         frameworks do with the first retrieval, and takes the query; `ended` takes in the id of a step that has ended,
         so that the tool's output is not taken for another one."""
         self.recorder, self.id, self.names = recorder, id, names
-        self.sampled = recorder.sampling.takes(id, names)
+        self.sampled = recorder.takes(id, names)
         self._tool, self._turn, self._within, self._about = tool, turn, within, about
         self._begin, self._ended = begin, ended
 
@@ -118,7 +118,7 @@ class CurrentCall:
                 _warn_of_type("turn", turn, "a whole number", "The step got the next turn")
                 turn = None
             self._begin(asked)
-            if not self.recorder.knows(self.id):
+            if self.recorder.open_run(self.id) is None:
                 self._came_late("a retrieval")
                 return step_id
             if caller_id:
@@ -139,7 +139,8 @@ class CurrentCall:
         """Closes the step with what was retrieved."""
         recorder = self.recorder
         try:
-            if not recorder.wants(step_id):
+            run = recorder.open_run(self.id)
+            if run is None or not recorder.wants(step_id):
                 return
             if documents is None:
                 _warn_of_type(
@@ -150,18 +151,17 @@ class CurrentCall:
             decided = decision if isinstance(decision, Decision) else None
             if decision is not decided:
                 _warn_of_type("decision", decision, "what guard.prune returned", "It is left out")
-            waiting = recorder.undecided(self.id)
             if found is None and decided is None:
                 texts = [passage.text for passage in passages]
-                for verdict in waiting:
+                for verdict in run.undecided:
                     if [passage.text for passage in verdict.decision.kept] == texts:
                         found, decided = verdict.judged, verdict.decision
             recorder.step_ended(
                 step_id, passages, candidates=found, decision=decided, metadata=metadata_of(metadata), k=k
             )
-            for verdict in list(waiting):
-                if verdict.decision is decided or self._attach(verdict):
-                    waiting.remove(verdict)
+            for verdict in list(run.undecided):
+                if verdict.decision is decided or self._attach(run, verdict):
+                    run.undecided.remove(verdict)
             self._ended(step_id)
         except FAULTS as error:
             recorder.faults.note("retrieved", error)
@@ -171,16 +171,17 @@ class CurrentCall:
         """Keeps what a guard has decided that plain code has asked: with the latest retrieval of the run which had all
         the passages that the guard was given, else with the one that is reported next."""
         try:
-            if verdict.judged and not self._attach(verdict):
-                self.recorder.undecided(self.id).append(verdict)
+            run = self.recorder.open_run(self.id)
+            if run is not None and verdict.judged and not self._attach(run, verdict):
+                run.undecided.append(verdict)
         except FAULTS as error:
             self.recorder.faults.note("prune", error)
 
-    def _attach(self, verdict: Verdict) -> bool:
+    def _attach(self, run: OpenRun, verdict: Verdict) -> bool:
         """Makes a guard's decision that of a retrieval that has ended; returns False where none had its passages. Where
         no framework tells what the model reads of that retrieval, it reads what the guard has kept."""
         given = {passage.text for passage in verdict.judged}
-        for event, _ in self.recorder.retrievals(self.id)[:_LOOKED_AT]:
+        for event, _ in run.model_calls.latest()[:_LOOKED_AT]:
             step = event.step
             if step.decision is None and given <= {one.text for one in step.candidates}:
                 decision = about(verdict, step.candidates)
@@ -230,9 +231,9 @@ class CurrentCall:
         return CapturedRun(self.id)
 
     def _kept(self, advice: Advice) -> Advice:
-        ended = self.recorder.ended_steps(self.id)
-        if ended and advice.step_id not in ended:
-            advice.step_id = ended[-1]  # redaction has changed the ids in the store
+        run = self.recorder.open_run(self.id)
+        if run is not None and run.model_calls.steps and advice.step_id not in run.model_calls.steps:
+            advice.step_id = [*run.model_calls.steps][-1]  # redaction has changed the ids in the store
         self.recorder.step_advised(advice.step_id, self.id, advice)
         return advice
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
+import zlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CallLog
 from ragguard.capture.enclosing import enclosing_step, is_paused, trace_context
 from ragguard.capture.events import (
@@ -24,9 +23,7 @@ from ragguard.capture.events import (
     RunEnded,
     RunNames,
     RunStarted,
-    Sampling,
     StepAmended,
-    StepEnded,
     TurnKey,
 )
 from ragguard.capture.model_calls import TextsOf
@@ -68,7 +65,8 @@ class Recorder:
         count_late: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.sampling = Sampling(sample_rate)
+        number_between("sample_rate", sample_rate, 0.0, 1.0, "a share between 0 and 1")
+        self._sampled_below = sample_rate * 2**32
         if number_between("ttl", ttl, 0.0, math.inf, "a number of seconds over 0") == 0:
             raise InvalidInput("ttl", ttl, "a number of seconds over 0")
         whole_number("max_open", max_open, 1)
@@ -82,6 +80,13 @@ class Recorder:
     @property
     def _runs(self) -> OpenRuns:
         return self._here.get()
+
+    def takes(self, run_id: str, names: RunNames = UNNAMED) -> bool:
+        """True where a run of this id is recorded. The names of the run count more, since its parts share them."""
+        if self._sampled_below >= 2**32:
+            return True
+        chosen_by = names.caller_id or names.thread or run_id
+        return zlib.crc32(chosen_by.encode("utf-8", "replace")) < self._sampled_below
 
     @property
     def faults(self) -> Faults:
@@ -109,9 +114,9 @@ class Recorder:
         with self._runs.lock:
             return sum(run.sampled for run in self._runs.runs.values())
 
-    def knows(self, run_id: str) -> bool:
-        """True while the run is open, sampled or not."""
-        return run_id in self._runs.runs
+    def open_run(self, run_id: str) -> OpenRun | None:
+        """Returns the open run with this id, sampled or not."""
+        return self._runs.runs.get(run_id)
 
     def named(self, name: str) -> OpenRun | None:
         """Returns the open run with this id, or the latest one that the application calls so."""
@@ -121,18 +126,6 @@ class Recorder:
     def wants(self, step_id: str) -> bool:
         """True while the step is open and will be recorded: only then is a snapshot worth making."""
         return step_id in self._runs.steps
-
-    def ended_steps(self, run_id: str) -> list[str]:
-        """The ids of the latest steps of an open run that have ended, in the order of their ends."""
-        return [] if (run := self._runs.runs.get(run_id)) is None else [*run.model_calls.steps]
-
-    def retrievals(self, run_id: str) -> list[tuple[StepEnded, Decision | None]]:
-        """The latest retrievals of an open run, the latest first, each with what the guards behind it have decided."""
-        return [] if (run := self._runs.runs.get(run_id)) is None else run.model_calls.latest()
-
-    def undecided(self, run_id: str) -> deque[Verdict]:
-        """The decisions of guards that plain code has asked before the retrieval in an open run was reported."""
-        return deque() if (run := self._runs.runs.get(run_id)) is None else run.undecided
 
     def run_started(
         self, run_id: str, question: str = "", *, name: str = "", references: list[str] | None = None,
@@ -146,9 +139,7 @@ class Recorder:
             if is_paused():
                 return False
             runs = self._runs
-            run = OpenRun(
-                run_id, self.sampling.takes(run_id, names), question, collected=collect, names=names
-            )
+            run = OpenRun(run_id, self.takes(run_id, names), question, collected=collect, names=names)
             run.emitting = 1
             if not runs.begin(run):
                 return (known := runs.runs.get(run_id)) is not None and known.sampled
@@ -175,7 +166,7 @@ class Recorder:
             run.started_ns, run.found = run.started_ns or ended_ns, found
             if is_paused():
                 return
-            sampled = self.sampling.takes_all or self.sampling.takes(str(run.id))
+            sampled = self.takes(str(run.id))
             runs = self._runs
             with runs.lock:
                 if not sampled:
@@ -188,14 +179,11 @@ class Recorder:
             self.faults.note("run_made", error)
 
     @never_raises
-    def run_noted(
-        self, run_id: str, question: str = "", answer: str | None = None,
-        metadata: Mapping[str, Any] | None = None, sub_questions: list[str] | None = None,
-    ) -> None:  # fmt: skip
+    def run_noted(self, end: RunEnded) -> None:
         """Keeps what a framework reports about a run that other code ends; what the end reports counts more."""
         with self._runs.lock:
-            if (run := self._runs.runs.get(run_id)) is not None:
-                run.note(question, answer, metadata, sub_questions)
+            if (run := self._runs.runs.get(end.run_id)) is not None:
+                run.note(end)
 
     def run_held(self, run_id: str, call: Hashable) -> TurnKey:
         """Keeps a run open beyond its end, for an outermost call of a framework that is under way: a stream that is
@@ -217,7 +205,7 @@ class Recorder:
             run.holds -= 1
             end = run.withheld if run.holds <= 0 else None
         if end is not None:
-            end()
+            self.run_ended(end)
 
     @never_raises
     def run_answered(self, run_id: str, answer: str | None) -> None:
@@ -226,33 +214,18 @@ class Recorder:
             if (run := self._runs.runs.get(run_id)) is not None:
                 run.answer, run.answered = answer, answer is not None
 
-    def run_ended(
-        self, run_id: str, answer: str | None = None, status: Status = "ok", *, question: str = "",
-        references: list[str] | None = None, sub_questions: list[str] | None = None, pool: list[Passage] | None = None,
-        metadata: Mapping[str, Any] | None = None, trace: TraceContext | None = None, waits_for: str = "",
-    ) -> None:  # fmt: skip
-        """Closes a run; `trace` is for a span that was not known at its start. Retrievals that it leaves open
-        were cancelled, unless the run was interrupted; `waits_for` then names what resumes it, in any process."""
-        try:
-            runs = self._runs
-            if (run := runs.runs.get(run_id) or runs.reopened(run_id)) is None:
+    @never_raises
+    def run_ended(self, end: RunEnded) -> None:
+        """Closes a run. Retrievals that it leaves open were cancelled, unless the run was interrupted; `waits_for` then
+        names what resumes it, in any process."""
+        runs = self._runs
+        if (run := runs.runs.get(end.run_id) or runs.reopened(end.run_id)) is None:
+            return
+        with runs.lock:
+            if run.holds > 0 and end.status == "ok":
+                run.withheld = end
                 return
-            with runs.lock:
-                if run.holds > 0 and status == "ok":
-                    run.withheld = partial(
-                        self.run_ended, run_id, answer, status, question=question, references=references,
-                        sub_questions=sub_questions, pool=pool, metadata=metadata, trace=trace,
-                    )  # fmt: skip
-                    return
-            final = RunEnded(
-                run_id, status, run.answer if answer is None or run.answered else answer, question or run.question,
-                references=references, sub_questions=run.sub_questions if sub_questions is None else sub_questions,
-                pool=pool, metadata={**run.notes, **metadata} if metadata else run.notes, trace=trace,
-                waits_for=waits_for,
-            )  # fmt: skip
-            runs.close(run, status, final)
-        except FAULTS as error:
-            self.faults.note("run_ended", error)
+        runs.close(run, end)
 
     def step_started(
         self, step_id: str, run_id: str, query: str, *, within: str = "", tool: str = "", name: str = "",
@@ -267,8 +240,9 @@ class Recorder:
             run = runs.runs.get(run_id)
             if run is None or not run.sampled or is_paused():
                 return
-            if (around := enclosing_step.get()) is not None and not within and around.of(self, run_id):
-                within = around.step_id
+            around = enclosing_step.get()
+            if around is not None and not within and around[:2] == (self, run_id):
+                within = around[2]
             if trace == "here":
                 trace = None if within else trace_context()
             retrieval = Retrieval(
@@ -354,14 +328,10 @@ class Recorder:
         if (run := self._runs.runs.get(run_id)) is not None:
             run.model_calls.replied(key, reply, texts_of)
 
-    def models_asked(self, run_id: str) -> int:
-        """Returns how often a model was asked in an open run: the tool calls after one reply are parallel."""
-        return 0 if (run := self._runs.runs.get(run_id)) is None else run.model_calls.asked_so_far
-
     @never_raises
     def without_steps(self, run_id: str) -> None:
         """Warns that a call ended well that never became a run, since nothing in it was taken as a retrieval."""
-        self.calls.without_steps(run_id, captured=self.counts.steps)
+        self.calls.without_steps(run_id, self.calls.of(run_id), is_expected=not self.counts.steps)
 
     @never_raises
     def sweep(self) -> None:

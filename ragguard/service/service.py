@@ -131,7 +131,6 @@ class Service:
                 self._scoring.progress.wait(min(remaining, 0.2))
 
     def _report(self, complete: bool, began: float) -> Report:
-        self.recorder.calls.warn_of_uncalled()
         counts, left, captured = self.store.counts, self._left, self.recorder.counts
         error = self._scoring.failure_since(time.monotonic() - _RECENT_SECONDS)
         report = Report(

@@ -9,7 +9,7 @@ from support.captured import Captured
 
 from ragguard import RagGuard
 from ragguard.capture.declarations import CallLog, checked_tools, warn_of_unknown
-from ragguard.capture.events import RunNames
+from ragguard.capture.events import RunEnded, RunNames
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
@@ -30,7 +30,7 @@ def test_the_first_run_without_a_step_says_once_what_was_seen_and_what_to_declar
         recorder.calls.seen(run_id, "tool", "search")
         recorder.calls.seen(run_id, "tool", "search")
         recorder.calls.seen(run_id, "model", "ChatOpenAI")
-        recorder.run_ended(run_id, "Ada")
+        recorder.run_ended(RunEnded(run_id, answer="Ada"))
     (warning,) = warnings(caplog)
     assert "'r1' ended without a retrieval" in warning
     assert "tool 'search', model 'ChatOpenAI'" in warning
@@ -47,20 +47,20 @@ def test_where_retrievals_are_captured_a_run_that_needed_none_is_no_news(recorde
     recorder.run_started("r1", "who?")
     recorder.step_started("s", "r1", "who?")
     recorder.step_ended("s", [Passage("Ada")])
-    recorder.run_ended("r1", "Ada")
+    recorder.run_ended(RunEnded("r1", answer="Ada"))
     recorder.run_started("r2", "hello")
-    recorder.run_ended("r2", "hello")
+    recorder.run_ended(RunEnded("r2", answer="hello"))
     assert not warnings(caplog)
     recorder.run_started("r3", "and now?")
     recorder.calls.seen("r3", "tool", "wiki")
-    recorder.run_ended("r3", "Ada")
+    recorder.run_ended(RunEnded("r3", answer="Ada"))
     assert "'wiki'" in warnings(caplog)[0]
 
 
 @pytest.mark.parametrize("status", ["error", "cancelled", "interrupted"])
 def test_a_run_that_did_not_end_well_is_no_sign_of_a_missing_declaration(recorder, caplog, status):
     recorder.run_started("r", "who?")
-    recorder.run_ended("r", status=status)
+    recorder.run_ended(RunEnded("r", status=status))
     assert not warnings(caplog)
 
 
@@ -76,16 +76,16 @@ def test_names_and_runs_without_end_are_not_kept_without_end():
 def test_a_part_that_continues_a_run_need_not_retrieve(caplog):
     recorder = Recorder(Captured())
     recorder.run_started("r", names=RunNames("r", resumes=True))
-    recorder.run_ended("r", "Ada Berg")
+    recorder.run_ended(RunEnded("r", answer="Ada Berg"))
     assert "without a retrieval" not in caplog.text
 
 
 def test_a_tool_that_was_in_no_warning_is_named_in_another_one(caplog):
     log = CallLog()
-    log.without_steps("r0", captured=0)  # a health check
+    log.without_steps("r0", log.of("r0"), is_expected=True)  # a health check
     for number, tool in enumerate(["search", "search", "lookup"]):
         log.seen(f"r{number + 1}", "tool", tool)
-        log.without_steps(f"r{number + 1}", captured=0)
+        log.without_steps(f"r{number + 1}", log.of(f"r{number + 1}"), is_expected=True)
     assert [record.args[0].split("'")[1] for record in caplog.records] == ["r0", "r1", "r3"]
 
 

@@ -6,6 +6,7 @@ import pytest
 from support.captured import Captured
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.events import RunEnded
 from ragguard.capture.pipeline_run import TOOL_CALL, guard_decided
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Dropped, Passage
@@ -65,7 +66,7 @@ def test_decision_goes_to_as_few_retrievals_as_found_the_passages(recorder, capt
     for id, passages in found.items():
         retrieve(recorder, id, *passages)
     assert guard_decided(recorder, "run", dropping(2, *given)) is bool(expected)
-    recorder.run_ended("run")
+    recorder.run_ended(RunEnded("run"))
     assert drops(captured) == expected
 
 
@@ -74,7 +75,7 @@ def test_decision_on_a_tool_calls_result_goes_to_a_retrieval_of_that_call(record
     retrieve(recorder, "second", A, B, call="2")
     assert guard_decided(recorder, "run", dropping(1, A, B), tool_call="1")
     assert not guard_decided(recorder, "run", dropping(1, A, B), tool_call="3")
-    recorder.run_ended("run")
+    recorder.run_ended(RunEnded("run"))
     assert drops(captured) == {"first": [1]}
 
 
@@ -82,6 +83,6 @@ def test_decisions_of_two_guards_on_one_retrieval_are_one_with_the_drops_of_both
     retrieve(recorder, "step", A, B, C)
     guard_decided(recorder, "run", dropping(1, A, B, C))
     guard_decided(recorder, "run", dropping(2, B, C))
-    recorder.run_ended("run")
+    recorder.run_ended(RunEnded("run"))
     assert drops(captured) == {"step": [1, 3]}
     assert captured.run.steps[0].passages == [B]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from support.captured import Captured
 
+from ragguard.capture.events import RunEnded
 from ragguard.capture.model_calls import JUDGED_ONLY, notice
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Dropped, Passage
@@ -72,14 +73,14 @@ def test_passage_that_is_cut_makes_what_was_read_unknown(recorder, captured, tex
 def test_retrieval_without_a_later_model_call_is_unknown(recorder, captured):
     ask(recorder, "Rewrite the question.", "founder of Nordlys")
     retrieve(recorder, OSLO)
-    recorder.run_ended("run", "Ada Berg")
+    recorder.run_ended(RunEnded("run", answer="Ada Berg"))
     assert read(captured) == ([OSLO], "unknown")
 
 
 def test_passages_that_the_application_reports_are_read_whatever_a_prompt_holds(recorder, captured):
     retrieve(recorder, OSLO, followed=False)
     ask(recorder, "Who founded it?")
-    recorder.run_ended("run", "Ada Berg")
+    recorder.run_ended(RunEnded("run", answer="Ada Berg"))
     assert read(captured) == ([OSLO], "")
 
 
@@ -88,7 +89,7 @@ def test_passage_that_only_a_grader_saw_was_not_read(recorder, captured):
     for number, text in enumerate((OSLO, BERGEN)):
         ask(recorder, f"Is this relevant? {text}", ["no", "yes"][number], key=number)
     ask(recorder, BERGEN, "Olav Dahl", key="answer")
-    recorder.run_ended("run", "Olav Dahl")
+    recorder.run_ended(RunEnded("run", answer="Olav Dahl"))
     assert read(captured) == ([BERGEN], "")
     metadata = captured.run.steps[0].metadata
     assert metadata[JUDGED_ONLY] == 1
@@ -100,7 +101,7 @@ def test_hop_of_which_a_grader_rejected_all_was_not_read(recorder, captured):
     ask(recorder, f"Is this relevant? {OSLO}", "no", key=1)
     retrieve(recorder, BERGEN, id="second")
     ask(recorder, BERGEN, "Olav Dahl", key=2)
-    recorder.run_ended("run", "Olav Dahl")
+    recorder.run_ended(RunEnded("run", answer="Olav Dahl"))
     assert [read(captured, step)[0] for step in (0, 1)] == [[], [BERGEN]]
 
 
@@ -108,7 +109,7 @@ def test_passage_behind_notes_that_the_answering_call_is_given_was_read(recorder
     retrieve(recorder, OSLO)
     ask(recorder, f"Take notes of {OSLO}", NOTES, key=1)
     ask(recorder, f"Answer from your notes. {NOTES}", "Ada Berg", key=2)
-    recorder.run_ended("run", "Ada Berg")
+    recorder.run_ended(RunEnded("run", answer="Ada Berg"))
     assert read(captured) == ([OSLO], "")
 
 
@@ -116,7 +117,9 @@ def test_replies_of_which_the_answer_is_put_together_all_count(recorder, capture
     retrieve(recorder, OSLO, BERGEN)
     ask(recorder, OSLO, "Ada Berg, in 1922", key=1)
     ask(recorder, BERGEN, "Olav Dahl, in 1931", key=2)
-    recorder.run_ended("run", "Response 1: Ada Berg, in 1922\n----\nResponse 2: Olav Dahl, in 1931")
+    recorder.run_ended(
+        RunEnded("run", answer="Response 1: Ada Berg, in 1922\n----\nResponse 2: Olav Dahl, in 1931")
+    )
     assert read(captured) == ([BERGEN, OSLO], "")
     assert JUDGED_ONLY not in captured.run.steps[0].metadata
 
@@ -125,7 +128,7 @@ def test_call_after_the_answer_does_not_take_its_place(recorder, captured):
     retrieve(recorder, OSLO)
     ask(recorder, OSLO, "Ada Berg founded it.", key=1)
     ask(recorder, "Is this grounded: Ada Berg founded it. Say yes or no.", "yes", key=2)
-    recorder.run_ended("run", "Ada Berg founded it.")
+    recorder.run_ended(RunEnded("run", answer="Ada Berg founded it."))
     assert read(captured) == ([OSLO], "")
 
 
@@ -135,7 +138,7 @@ def test_conversation_that_grows_keeps_every_hop_read(recorder, captured):
         retrieve(recorder, f"{OSLO} {hop}", id=f"hop {hop}")
         said = [*said, f"{OSLO} {hop}"]
         ask(recorder, said, "", key=hop)
-    recorder.run_ended("run", "Ada Berg")
+    recorder.run_ended(RunEnded("run", answer="Ada Berg"))
     assert [read(captured, hop) for hop in range(3)] == [([f"{OSLO} {hop}"], "") for hop in range(3)]
 
 
@@ -146,7 +149,7 @@ def test_passage_that_a_guard_dropped_was_read_by_an_earlier_retrieval_alone(rec
     dropped = Dropped(Passage(OSLO, "0"), 1, "misleads", -0.9)
     recorder.step_amended("second", "run", None, Decision([Passage(BERGEN, "1")], [dropped], "pruned"))
     ask(recorder, [OSLO, BERGEN, BERGEN], "Olav Dahl", key=2)
-    recorder.run_ended("run", "Olav Dahl")
+    recorder.run_ended(RunEnded("run", answer="Olav Dahl"))
     assert [read(captured, step)[0] for step in (0, 1)] == [[OSLO, BERGEN], [BERGEN]]
 
 
@@ -161,6 +164,6 @@ def test_long_conversation_is_compared_once_a_message(recorder, captured, monkey
     retrieve(recorder, *[f"{OSLO} {number}" * 20 for number in range(5)])
     for call in range(30):
         ask(recorder, messages, "", key=call)
-    recorder.run_ended("run", "Ada Berg")
+    recorder.run_ended(RunEnded("run", answer="Ada Berg"))
     assert read(captured) == ([], "")
     assert sum(size for size in taken_apart if size <= 600) <= 2 * sum(map(len, messages))

@@ -44,7 +44,7 @@ def test_a_run_with_one_step_in_order(recorder, captured):
     assert recorder.run_started("r", "who?", name="n", references=["Ada"], metadata={"a": 1})
     recorder.step_started("s", "r", "hop", tool="search", name="shelf", metadata={"node": "x"})
     recorder.step_ended("s", [Passage("text")], metadata={"more": 2})
-    recorder.run_ended("r", "Ada", metadata={"b": 2})
+    recorder.run_ended(RunEnded("r", answer="Ada", metadata={"b": 2}))
     assert kinds(captured) == ["RunStarted", "StepEnded", "RunEnded"]
     run = captured.run
     assert (run.question, run.name, run.references, run.answer, run.status) == (
@@ -72,7 +72,7 @@ def test_repeated_event_is_recorded_once(recorder, captured):
     for _ in range(2):
         recorder.step_ended("s", [])
     for _ in range(2):
-        recorder.run_ended("r")
+        recorder.run_ended(RunEnded("r"))
     assert kinds(captured) == ["RunStarted", "StepEnded", "RunEnded"]
 
 
@@ -86,7 +86,7 @@ def test_parts_stand_inside_their_step_in_the_order_of_their_starts(recorder, ca
     recorder.step_ended("b", [Passage("b")])
     recorder.step_failed("a", ValueError("no"))
     recorder.step_ended("outer", [Passage("b")])
-    recorder.run_ended("r")
+    recorder.run_ended(RunEnded("r"))
     (step,) = captured.run.steps
     assert [(sub.query, sub.name, sub.status, [p.text for p in sub.passages]) for sub in step.sub_steps] == [
         ("q1", "left", "error", []),
@@ -99,7 +99,7 @@ def test_the_end_of_a_run_is_the_end_of_its_steps(recorder, captured):
     recorder.run_started("r")
     recorder.step_started("outer", "r", "q")
     recorder.step_started("part", "r", "q", within="outer")
-    recorder.run_ended("r", "Ada")
+    recorder.run_ended(RunEnded("r", answer="Ada"))
     assert kinds(captured) == ["RunStarted", "StepEnded", "RunEnded"]
     (step,) = captured.run.steps
     assert step.status == "cancelled"
@@ -111,7 +111,7 @@ def test_the_end_of_a_run_is_the_end_of_its_steps(recorder, captured):
 
 def test_a_step_that_begins_while_its_run_ends_is_not_left_open(recorder, clock, monkeypatch):
     def end_it(self):
-        recorder.run_ended("r")  # as another thread may at any time
+        recorder.run_ended(RunEnded("r"))  # as another thread may at any time
         return clock.now
 
     recorder.run_started("r")
@@ -143,7 +143,7 @@ def test_a_step_is_amended_while_its_run_is_open(recorder, captured):
     recorder.step_ended("s", found)
     decision = Decision([found[0]])
     recorder.step_amended("s", "r", [found[0]], decision)
-    recorder.run_ended("r")
+    recorder.run_ended(RunEnded("r"))
     recorder.step_amended("s", "r", [])
     (step,) = captured.run.steps
     assert (step.passages, step.candidates, step.decision) == ([found[0]], found, decision)
@@ -155,7 +155,7 @@ def test_deferred_value_is_not_computed_in_the_hook(recorder, captured):
     recorder.step_started("s", "r", "q")
     recorder.step_ended("s", [Passage("a"), Passage("b")])
     recorder.step_amended("s", "r", lambda: asked.append(1) or Delivered([Passage("b")], {"by": "the tool"}))
-    recorder.run_ended("r")
+    recorder.run_ended(RunEnded("r"))
     assert not asked
     (step,) = captured.run.steps
     assert (step.passages, step.metadata, asked) == ([Passage("b")], {"by": "the tool"}, [1])
@@ -197,28 +197,28 @@ def test_a_whole_run_in_one_word(recorder, captured):
 def test_unsampled_runs_cost_no_event(captured):
     recorder = Recorder(captured, sample_rate=0.0)
     assert not recorder.run_started("r")
-    assert recorder.knows("r")
+    assert recorder.open_run("r")
     recorder.step_started("s", "r", "q")
     assert not recorder.wants("s")
     recorder.step_ended("s", [Passage("x")])
-    recorder.run_ended("r", "Ada")
+    recorder.run_ended(RunEnded("r", answer="Ada"))
     recorder.run_made(WholeRun("whole", "q"), [])
     assert captured.events == []
     assert (recorder.counts.unsampled, recorder.counts.runs, recorder.open_runs) == (2, 0, 0)
-    assert not recorder.knows("r")
+    assert not recorder.open_run("r")
 
 
 def test_sampling_keeps_its_share_and_its_mind(captured):
     recorder = Recorder(captured, sample_rate=0.25)
-    sampled = [recorder.sampling.takes(f"run-{n}") for n in range(4000)]
-    assert sampled == [recorder.sampling.takes(f"run-{n}") for n in range(4000)]
+    sampled = [recorder.takes(f"run-{n}") for n in range(4000)]
+    assert sampled == [recorder.takes(f"run-{n}") for n in range(4000)]
     assert 0.22 < sum(sampled) / 4000 < 0.28
 
 
 def test_a_run_that_nobody_ends_is_abandoned_after_its_time(recorder, captured, clock):
     recorder.run_started("old", "q")
     recorder.step_started("s", "old", "q")
-    recorder.run_noted("old", answer="half an answer")
+    recorder.run_noted(RunEnded("old", answer="half an answer"))
     clock.now += 30
     recorder.run_started("young")
     clock.now += 31
@@ -229,7 +229,7 @@ def test_a_run_that_nobody_ends_is_abandoned_after_its_time(recorder, captured, 
         "half an answer",
         ["abandoned"],
     )
-    assert recorder.knows("young")
+    assert recorder.open_run("young")
 
 
 def test_a_step_is_a_sign_of_life(recorder, clock):
@@ -238,7 +238,7 @@ def test_a_step_is_a_sign_of_life(recorder, clock):
         clock.now += 40
         recorder.step_started(f"s{n}", "r", "q")
         recorder.sweep()
-    assert recorder.knows("r")
+    assert recorder.open_run("r")
 
 
 def test_when_too_many_are_open_the_least_recently_touched_goes(recorder, captured, clock):
@@ -247,8 +247,8 @@ def test_when_too_many_are_open_the_least_recently_touched_goes(recorder, captur
     clock.now += 2
     recorder.step_started("s", "r0", "q")
     recorder.run_started("r5")
-    assert not recorder.knows("r1")
-    assert all(recorder.knows(f"r{n}") for n in (0, 2, 3, 4, 5))
+    assert not recorder.open_run("r1")
+    assert all(recorder.open_run(f"r{n}") for n in (0, 2, 3, 4, 5))
     assert [run.status for run in captured.runs if run.id == "r1"] == ["abandoned"]
     assert len(recorder._runs.runs) == 5
 
@@ -266,7 +266,7 @@ def test_open_runs_are_bounded_whatever_comes(captured):
 def test_an_interrupted_run_ends_its_part_and_says_what_it_waits_for(recorder, captured):
     recorder.run_started("r", "who?")
     recorder.step_started("s", "r", "q")
-    recorder.run_ended("r", status="interrupted", waits_for="thread 1")
+    recorder.run_ended(RunEnded("r", status="interrupted", waits_for="thread 1"))
     assert (captured.run.status, recorder.open_runs) == ("interrupted", 0)
     assert [step.status for step in captured.run.steps] == ["interrupted"]
     assert captured.events[-1].waits_for == "thread 1"
@@ -282,7 +282,7 @@ def test_a_fault_of_the_intake_is_counted_logged_once_and_hurts_nobody(caplog):
             recorder.run_started(f"r{n}")
             recorder.step_started(f"s{n}", f"r{n}", "q")
             recorder.step_ended(f"s{n}", [])
-            recorder.run_ended(f"r{n}")
+            recorder.run_ended(RunEnded(f"r{n}"))
     assert recorder.faults.count == 30
     assert len(caplog.records) == 1
     assert "disk full" in caplog.text
@@ -295,7 +295,7 @@ def test_nonsense_is_a_counted_fault_and_not_an_exception(captured):
     recorder.run_started([])
     recorder.step_started([], [], "q")
     recorder.step_ended([], [])
-    recorder.run_ended([])
+    recorder.run_ended(RunEnded([]))
     assert recorder.faults.count == 5
     assert recorder.open_runs == 0
 
@@ -320,7 +320,7 @@ def test_threads_never_mix_and_nothing_overtakes_the_end_of_its_run():
             for n in range(3):
                 recorder.step_started(f"{run}/{n}", run, f"{run} hop {n}")
                 recorder.step_ended(f"{run}/{n}", [Passage(run)])
-            recorder.run_ended(run, run)
+            recorder.run_ended(RunEnded(run, answer=run))
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
@@ -353,7 +353,7 @@ def test_the_end_of_a_run_waits_for_a_step_that_is_on_its_way():
     thread = threading.Thread(target=recorder.step_ended, args=("s", []))
     thread.start()
     assert arrived.wait(30)
-    recorder.run_ended("r")
+    recorder.run_ended(RunEnded("r"))
     assert kinds(captured) == ["RunStarted"]
     go_on.set()
     thread.join(30)
@@ -372,26 +372,26 @@ def test_a_forked_child_begins_with_nothing_open_and_with_free_locks():
             status = 1
             try:
                 ran = threading.Thread(
-                    target=lambda: (recorder.run_started("childs"), recorder.run_ended("childs"))
+                    target=lambda: (recorder.run_started("childs"), recorder.run_ended(RunEnded("childs")))
                 )
                 ran.start()
                 ran.join(10)
                 alive, left = ran.is_alive(), recorder.open_runs
-                recorder.run_ended("parents")
+                recorder.run_ended(RunEnded("parents"))
                 status = 0 if not alive and left == 0 and len(captured.events) == 3 else 2
             finally:
                 os._exit(status)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    recorder.run_ended("parents")
+    recorder.run_ended(RunEnded("parents"))
     assert captured.run.status == "ok"
 
 
 def test_last_answer_that_frameworks_note_counts_and_its_number_is_in_the_metadata(recorder, captured):
     recorder.run_started("run")
     for answer in ("first", "", None, "last", None):
-        recorder.run_noted("run", answer=answer)
-    recorder.run_ended("run")
+        recorder.run_noted(RunEnded("run", answer=answer))
+    recorder.run_ended(RunEnded("run"))
     assert (captured.run.answer, captured.run.metadata) == ("last", {"ragguard.answers": 2})
 
 
@@ -403,11 +403,11 @@ def test_hook_that_runs_inside_a_hook_is_recorded_without_a_deadlock():
         captured(event)
         if isinstance(event, RunStarted) and event.run.id == "outer":
             recorder.run_started("inner")
-            recorder.run_ended("inner")
+            recorder.run_ended(RunEnded("inner"))
 
     recorder = Recorder(intake)
     recorder.run_started("outer")
-    recorder.run_ended("outer")
+    recorder.run_ended(RunEnded("outer"))
     assert [run.status for run in captured.runs] == ["ok", "ok"]
 
 

@@ -7,11 +7,9 @@ import logging
 import pytest
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import tool
-from support.langchain_agents import ANSWER, agent, asked, search_tool
-from support.langchain_parts import ListRetriever, call
+from support.langchain_parts import ListRetriever
 
 from ragguard import RagGuard
-from ragguard.capture.splitters import paragraphs
 from ragguard.runtime.faults import NOTICES
 from ragguard_langchain import RagGuardCallback
 
@@ -81,19 +79,3 @@ def test_a_run_that_ends_before_its_stream_is_read_says_that_a_stream_can_contin
 def firms(query: str) -> str:
     """Finds firms."""
     return "Fjord is a firm in Oslo."
-
-
-@pytest.mark.parametrize(("declared", "said"), [("frims", 1), ("firms", 0)])
-def test_flush_names_once_a_declared_tool_that_was_never_called_beside_those_that_were(
-    declared, said, caplog
-):
-    built = agent(call("search", query="1"), call("firms", query="2"), ANSWER, tools=[search_tool(), firms])
-    with RagGuard(engine="nano", store=None, scorers=()) as rg:
-        callback = RagGuardCallback(rg, tools={declared: paragraphs})
-        for _ in range(2):
-            built.invoke(asked(), {"callbacks": [callback]})
-            rg.flush()
-        assert rg.runs()[0].steps
-    found = [text for text in caplog.messages if "no call was seen" in text]
-    assert len(found) == said
-    assert all("tools= declares 'frims'" in text and "no retrievals: 'firms'" in text for text in found)

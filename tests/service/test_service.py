@@ -15,7 +15,7 @@ from support.runs import a_run, as_events, scores_of
 from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 
 from ragguard import RagGuard
-from ragguard.capture.events import RunStarted
+from ragguard.capture.events import RunEnded, RunStarted
 from ragguard.errors import Closed, EngineUnreachable, InvalidInput
 from ragguard.records import Passage, Run
 from ragguard.runtime.circuit_breaker import RetrySchedule
@@ -517,7 +517,7 @@ def test_a_forked_child_reports_its_own_runs_alone(make, tmp_path, path):
     capture(service, *(a_run(f"parent{number}") for number in range(5)))
     for number in range(40):
         service.recorder.run_started(f"r{number}")
-        service.recorder.run_ended(f"r{number}")
+        service.recorder.run_ended(RunEnded(f"r{number}"))
     service.store.count("events_lost", 2)
     service.store.count("events_late", 3)
     before = service.flush(10)
