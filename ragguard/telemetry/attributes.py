@@ -12,6 +12,8 @@ from ragguard.telemetry import names as n
 from ragguard.telemetry.values import Attributes, Content, Value, as_list, identifier, plain
 
 Event = tuple[str, dict[str, Value]]
+MOST = 128
+"""The number of attributes that OpenTelemetry keeps of a span."""
 RESERVED = 40
 """The number of attributes of a step's span that are kept free of documents, so that the attributes which identify
 the step are never evicted."""
@@ -23,21 +25,19 @@ def digest(text: str) -> str:
 
 
 class Writer:
-    """Builds attributes under one set of limits."""
+    """Builds attributes, of at most so many documents, and with the texts that may leave the process."""
 
-    def __init__(
-        self, content: Content, max_documents: int, max_text: int, max_attributes: int = 128
-    ) -> None:
-        self.content, self.max_documents, self.max_text = content, max_documents, max_text
-        self.max_attributes = max_attributes
+    def __init__(self, content: Content, max_documents: int) -> None:
+        self.content, self.max_documents = content, max_documents
 
     def run(self, run: Run) -> Attributes:
         """Returns the attributes of a run's CHAIN span, without its scores."""
-        span = Attributes(self.max_text)
-        if self.content.texts:
-            span.add(n.OI_INPUT, run.question if self.content.inputs else None)
-            span.add(n.OI_OUTPUT, run.answer if self.content.outputs else None)
-            if run.references and self.content.outputs:
+        span = Attributes()
+        if self.content.inputs:
+            span.add(n.OI_INPUT, run.question)
+        if self.content.outputs:
+            span.add(n.OI_OUTPUT, run.answer)
+            if run.references:
                 span.add_json(n.RUN_REFERENCES, list(run.references))
         session = run.metadata.get("session_id") or run.metadata.get("thread_id")
         span.add(n.OI_SESSION, None if session is None else identifier(session))
@@ -49,9 +49,9 @@ class Writer:
 
     def step(self, step: RetrievalStep) -> Attributes:
         """Returns the attributes of a step's RETRIEVER span, the documents first."""
-        span = Attributes(self.max_text)
-        with_text = self.content.texts and self.content.outputs
-        fitting = max(0, self.max_attributes - RESERVED) // (4 if with_text else 2)
+        span = Attributes()
+        with_text = self.content.outputs
+        fitting = (MOST - RESERVED) // (4 if with_text else 2)
         shown = step.passages[: min(self.max_documents, fitting)]
         for index, passage in enumerate(shown):
             if with_text:
@@ -65,11 +65,12 @@ class Writer:
         span.add(n.DOCUMENTS_TOTAL, len(step.passages))
         span.add(n.DOCUMENTS_CANDIDATES, len(step.candidates))
         span.add(n.DOCUMENTS_PLACES, None if K_ERROR in step.metadata else step.places)
-        if self.content.texts:
+        if with_text:
             documents = [{"id": passage_id(p), "score": span.scalar(p.score)} for p in shown]
-            span.add_json(n.GEN_AI_DOCUMENTS, documents if self.content.outputs else None)
-            span.add(n.GEN_AI_QUERY, step.query if self.content.inputs else None)
-            span.add(n.OI_INPUT, step.query if self.content.inputs else None)
+            span.add_json(n.GEN_AI_DOCUMENTS, documents)
+        if self.content.inputs:
+            span.add(n.GEN_AI_QUERY, step.query)
+            span.add(n.OI_INPUT, step.query)
         span.add(n.STEP_QUERY_HASH, digest(step.query))
         span.add(n.STEP_TURN, step.turn)
         span.add(n.STEP_INDEX, step.index)
@@ -82,16 +83,16 @@ class Writer:
 
     def decision(self, decision: Decision, step: RetrievalStep) -> Attributes:
         """Returns the attributes of a guard's GUARDRAIL span."""
-        span = Attributes(self.max_text)
+        span = Attributes()
         if decision.dropped:
             span.add(n.GUARD_DROPPED_POSITIONS, [drop.position for drop in decision.dropped])
             span.add(n.GUARD_DROPPED_REASONS, [drop.reason for drop in decision.dropped])
             span.add(n.GUARD_DROPPED_UTILITY, as_list([drop.utility for drop in decision.dropped]))
         if decision.would_drop:
             span.add(n.GUARD_WOULD_DROP, [drop.position for drop in decision.would_drop])
-        if self.content.texts and self.content.inputs:
+        if self.content.inputs:
             span.add(n.OI_INPUT, step.query)
-        if self.content.texts and self.content.outputs:
+        if self.content.outputs:
             span.add(n.OI_OUTPUT, _guard_summary(decision))
         span.add(n.GUARD_KEPT, len(decision.kept))
         span.add(n.GUARD_DROPPED, len(decision.dropped))
@@ -103,10 +104,10 @@ class Writer:
 
     def advice(self, advice: Advice, step: RetrievalStep) -> Attributes:
         """Returns the attributes of the span of advice that was given after a step."""
-        span = Attributes(self.max_text)
+        span = Attributes()
         for name, value in advice.numbers.items():
             span.add(n.advice_number(identifier(name)), value)
-        if self.content.texts and self.content.outputs:
+        if self.content.outputs:
             span.add(
                 n.OI_OUTPUT,
                 "\n".join([f"{advice.action}: {'; '.join(advice.reasons)}", *advice.open_sub_questions]),
@@ -131,9 +132,9 @@ class Writer:
     ) -> Attributes:
         """Returns the attributes of an EVALUATOR span: step or run scores one by one, passage scores as one list a
         name; of a run as a whole its explanation in words."""
-        span = Attributes(self.max_text)
+        span = Attributes()
         single = [score for score in scores if score.level != "passage"]
-        fitting = max(0, self.max_attributes - RESERVED) // 5
+        fitting = (MOST - RESERVED) // 5
         for index, score in enumerate(single[:fitting]):
             if self.content.texts:
                 span.add(n.evaluation(index, "explanation"), score.explanation)
@@ -150,7 +151,7 @@ class Writer:
         span.add(n.SCORE_PROVISIONAL, any(score.provisional for score in scores) or None)
         span.add(n.STEP_INDEX, None if step is None else step.index)
         if explanation is not None:
-            quotes = self.content.texts and self.content.inputs and self.content.outputs
+            quotes = self.content.inputs and self.content.outputs
             span.add(n.RUN_EXPLANATION, explanation.text if quotes else None)
             span.add(n.RUN_CAUSE, explanation.cause)
         return _identified(span, "EVALUATOR", run_id, step)
@@ -177,7 +178,7 @@ class Writer:
 
     def event(self, score: Score) -> Event:
         """Returns the attributes of one evaluation event."""
-        event = Attributes(self.max_text)
+        event = Attributes()
         event.add(n.GEN_AI_EVALUATION, score_name(score))
         event.add(n.GEN_AI_VALUE, score.value)
         event.add(n.GEN_AI_LABEL, score.label)
@@ -195,7 +196,7 @@ class Writer:
 
     def failure(self, failure: Failure) -> Event:
         """Returns the attributes of a missing score: an evaluation event with an error type, as the conventions say."""
-        event = Attributes(self.max_text)
+        event = Attributes()
         event.add(n.GEN_AI_EVALUATION, failure.scorer)
         event.add(n.ERROR_TYPE, failure.error)
         event.add(n.FAILURE_MESSAGE, failure.message if self.content.texts else None)

@@ -32,7 +32,7 @@ from ragguard.runtime.faults import describe
 from ragguard.telemetry.attributes import annotator, identity, score_name
 from ragguard.telemetry.names import SKIPPED
 from ragguard.telemetry.otel import OtelSink
-from ragguard.telemetry.values import Attributes, identifier, text
+from ragguard.telemetry.values import TEXT, Attributes, identifier, text
 from ragguard.text.credentials import checked_key, split_credentials
 from ragguard.text.secret_filter import without_secrets
 
@@ -40,8 +40,6 @@ RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 ATTEMPTS = RetrySchedule(4, first=0.5, longest=8.0, jitter=(1.0, 1.0))
 SIGNED = {"utility": ("helps", "misleads")}
 """The words for a positive and a negative document score, for the scores whose sign has a meaning."""
-TEXT = 4096
-"""The most characters of a text; longer ones are cut."""
 _INGESTION = "/api/public/ingestion"
 _AT_ONCE = 100
 _COMMENT = 2000
@@ -193,7 +191,7 @@ def phoenix_access(url: str, api_key: str | None = None) -> tuple[str, dict[str,
 
 
 def _annotation(score: Score, target: SpanContext, result: dict[str, Any]) -> dict[str, Any]:
-    about = Attributes(TEXT)
+    about = Attributes()
     for name in ("stderr", "engine", "prompts"):
         about.add(name, getattr(score, name))
     about.add("provisional", score.provisional or None)

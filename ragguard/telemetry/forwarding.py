@@ -1,42 +1,39 @@
-"""Sends captured runs, as spans with texts, to a service that scores them. Needs OpenTelemetry's SDK.
+"""Sends captured runs, as spans, to a service that scores them. Needs OpenTelemetry's protocol buffers.
 
-A run's spans always have the same ids, so that a run that is sent twice is one run there. Its first span holds the run
-itself, with the id, the metadata and all else that no other attribute has.
+A run's spans always have the same ids, so that a run that is sent twice is one run there. The first span holds the run
+itself as a run line; those of its retrievals say where in the trace their scores belong.
 """
 
 from __future__ import annotations
 
 import gzip
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
+from typing import Any
 
 import httpx
-from opentelemetry.context import Context
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.metrics import NoOpMeterProvider
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanLimits, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 
-from ragguard.records import ScoredRun
-from ragguard.runtime.faults import NOTICES, describe
+from ragguard.errors import InvalidInput
+from ragguard.records import Run, ScoredRun
+from ragguard.runtime.faults import describe
 from ragguard.runtime.per_process import PerProcess
 from ragguard.storage.files.runfile import data_of_run
 from ragguard.storage.sqlite.schema import dump
-from ragguard.telemetry.names import RUN_WHOLE
-from ragguard.telemetry.otel import OtelSink
+from ragguard.telemetry import names as n
+from ragguard.telemetry.attributes import source
 from ragguard.telemetry.otlp import ExportError, endpoint
 from ragguard.telemetry.sink import DestinationAway
-from ragguard.telemetry.values import Content
+from ragguard.telemetry.values import Content, identifier
 
 _SECONDS = 10.0
 _LATER = frozenset({401, 403, 404, 408, 429, 500, 502, 503, 504})
 """The statuses of a service that is not ready, or lacks a token: the same spans may be taken later."""
-_DOCUMENTS, _CHARACTERS, _ATTRIBUTES = 1000, 1_000_000, 10_000
-"""The most of a step that is sent: what the service reads of one, for its scores to be those of this process."""
 _HEADERS = {"content-type": "application/x-protobuf", "content-encoding": "gzip"}
 
 
@@ -45,35 +42,20 @@ class ForwardingSink:
 
     Args:
         otlp: The service's address, such as `http://gpu:4318`.
-        capture_content: Whether texts are sent, as in `OtelSink`.
+        capture_content: Whether texts are sent, as in `OtelSink`; refused where they are not, or where
+            OPENINFERENCE_HIDE_* hides some.
     """
 
     def __init__(self, otlp: str, capture_content: bool | None = None) -> None:
+        content = Content.chosen(capture_content)
+        if not (content.inputs and content.outputs):
+            raise InvalidInput(
+                "capture_content", capture_content, "True with engine=None and otlp=…, and nothing hidden by "
+                "OPENINFERENCE_HIDE_*: without its texts a run cannot be scored there; for spans alone give "
+                "sinks=[OtelSink(otlp=…)]",
+            )  # fmt: skip
         self.destination, self._authorization = endpoint(otlp)
         """The name by which reports call this sink."""
-        content = Content.chosen(capture_content)
-        self._whole = content.texts and content.inputs and content.outputs
-        if not content.texts:
-            NOTICES.warn(
-                f"no texts {self.destination}",
-                f"what is sent to {self.destination} holds no texts, so that nothing can be scored there: "
-                "RagGuard(engine=None, otlp=..., capture_content=True) sends them",
-            )
-        # Where the whole run stands in one attribute, no span needs texts beside it: a body may have 16 MiB.
-        self._ids, self._ended = _SpanIds(), _SpansOfRun()
-        limits = SpanLimits(
-            max_attributes=_ATTRIBUTES, max_span_attributes=_ATTRIBUTES,
-            max_attribute_length=SpanLimits.UNSET, max_span_attribute_length=SpanLimits.UNSET,
-        )  # fmt: skip
-        provider = TracerProvider(
-            ALWAYS_ON, Resource.create({"service.name": "ragguard"}), shutdown_on_exit=False,
-            id_generator=self._ids, span_limits=limits,
-        )  # fmt: skip
-        provider.add_span_processor(self._ended)
-        self._spans = OtelSink(
-            provider, meter_provider=NoOpMeterProvider(), capture_content=False if self._whole else capture_content,
-            max_documents=0 if self._whole else _DOCUMENTS, max_text=_CHARACTERS, max_attributes=_ATTRIBUTES,
-        )  # fmt: skip
         self._client = PerProcess(
             lambda: httpx.AsyncClient(headers=_HEADERS | self._authorization, timeout=_SECONDS)
         )
@@ -81,17 +63,9 @@ class ForwardingSink:
     async def submit(self, scored: ScoredRun) -> None:
         """Sends a run; raises DestinationAway where it may be taken later, ExportError where it never will be."""
         run = scored.run
-        self._ids.run, self._ids.count, self._ids.trace = run.id, 0, run.trace.trace_id if run.trace else ""
-        # The spans of the application go elsewhere: the service gets a trace that is whole without them.
-        steps = [replace(step, trace=None) for step in run.steps]
-        sent = replace(run, trace=None, steps=steps)
-        self._ended.whole = dump(data_of_run(sent)) if self._whole else ""
-        self._spans.write(replace(scored, run=sent))
-        body = encode_spans(self._ended.taken()).SerializeToString()
+        body = gzip.compress(_spans_of(run).SerializeToString(), 1)
         try:
-            reply = await self._client.get().post(
-                f"{self.destination}/v1/traces", content=gzip.compress(body, 1)
-            )
+            reply = await self._client.get().post(f"{self.destination}/v1/traces", content=body)
         except httpx.HTTPError as error:
             raise DestinationAway(f"{self.destination} cannot be reached ({describe(error)})") from error
         if not reply.is_success:
@@ -118,34 +92,36 @@ class ForwardingSink:
             await client.aclose()
 
 
-class _SpanIds(IdGenerator):
-    """Ids made of the run's id and the number of the span, in the application's trace where it has one."""
+def _spans_of(run: Run) -> ExportTraceServiceRequest:
+    """Returns the spans of a run, in the application's trace where it has one, else in one of the run's own."""
+    trace = bytes.fromhex(run.trace.trace_id) if run.trace else _digits(run.id)[:16]
+    request = ExportTraceServiceRequest()
+    resource = request.resource_spans.add()
+    _add(resource.resource, {"service.name": "ragguard"})
+    spans = resource.scope_spans.add().spans
+    root = spans.add(
+        trace_id=trace, span_id=_digits(f"1 {run.id}")[:8], name=identifier(f"run {run.name}".strip()),
+        start_time_unix_nano=run.started_ns,
+        end_time_unix_nano=run.ended_ns or max([run.started_ns, *(step.ended_ns for step in run.steps)]),
+    )  # fmt: skip
+    # The spans of the application go elsewhere: the service gets a trace that is whole without them.
+    sent = replace(run, trace=None, steps=[replace(step, trace=None) for step in run.steps])
+    _add(root, {n.OI_KIND: "CHAIN", n.RUN_ID: run.id, n.RUN_WHOLE: dump(data_of_run(sent))})
+    for number, step in enumerate(run.steps, 2):
+        span = spans.add(
+            trace_id=trace, span_id=_digits(f"{number} {run.id}")[:8], parent_span_id=root.span_id,
+            name=identifier(f"retrieval {source(step)}".strip()),
+            start_time_unix_nano=step.started_ns, end_time_unix_nano=step.ended_ns,
+        )  # fmt: skip
+        _add(span, {n.OI_KIND: "RETRIEVER", n.RUN_ID: run.id, n.STEP_ID: step.id})
+    return request
 
-    run, count, trace = "", 0, ""
 
-    def generate_trace_id(self) -> int:
-        return int(self.trace or sha256(self.run.encode("utf-8", "replace")).hexdigest()[:32], 16)
-
-    def generate_span_id(self) -> int:
-        self.count += 1
-        return int(sha256(f"{self.count} {self.run}".encode("utf-8", "replace")).hexdigest()[:16], 16)
+def _add(holder: Any, attributes: Mapping[str, str]) -> None:
+    """Adds attributes to a span or a resource."""
+    for name, value in attributes.items():
+        holder.attributes.add(key=name).value.string_value = value.encode("utf-8", "replace").decode()
 
 
-class _SpansOfRun(SpanProcessor):
-    """Keeps the spans of one run until they are sent, the run's own with the `whole` run in it."""
-
-    def __init__(self) -> None:
-        self.whole = ""
-        self._spans: list[ReadableSpan] = []
-
-    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        if span.parent is None and self.whole:
-            span.set_attribute(RUN_WHOLE, self.whole)
-
-    def on_end(self, span: ReadableSpan) -> None:
-        self._spans.append(span)
-
-    def taken(self) -> list[ReadableSpan]:
-        """Returns the spans, and forgets them."""
-        spans, self._spans = self._spans, []
-        return spans
+def _digits(text: str) -> bytes:
+    return sha256(text.encode("utf-8", "replace")).digest()

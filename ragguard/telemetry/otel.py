@@ -30,6 +30,7 @@ from opentelemetry.trace import (
 from ragguard._version import __version__
 from ragguard.errors import InvalidInput
 from ragguard.records import RetrievalStep, Run, ScoredRun, TraceContext
+from ragguard.runtime.arguments import whole_number
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.explanation import explain
@@ -60,8 +61,6 @@ class OtelSink:
         spans_only: True: `otlp` gets no metrics, for a back end that takes spans alone.
         capture_content: Whether queries, passages and answers are written. None: as the environment says, else not.
         max_documents: How many passages of a step are written, 0 or more; attributes say how many there were.
-        max_text: How many characters of a text are written, 64 or more; a longer one is cut and says so.
-        max_attributes: How many attributes a span may have: no more passages are written than fit.
     """
 
     def __init__(
@@ -74,11 +73,8 @@ class OtelSink:
         spans_only: bool = False,
         capture_content: bool | None = None,
         max_documents: int = 20,
-        max_text: int = 4096,
-        max_attributes: int = 128,
     ) -> None:
-        if max_documents < 0 or max_text < 64:
-            raise InvalidInput("max_documents, max_text", (max_documents, max_text), "at least 0 and 64")
+        whole_number("max_documents", max_documents, 0)
         for name, provider, verb in (
             ("tracer_provider", tracer_provider, "get_tracer"),
             ("meter_provider", meter_provider, "get_meter"),
@@ -88,7 +84,7 @@ class OtelSink:
         self._given = (tracer_provider, meter_provider)
         private = otlp is not None and tracer_provider is None and not configured()
         self._private = (otlp, project, spans_only) if otlp is not None and private else None
-        self._write = Writer(Content.chosen(capture_content), max_documents, max_text, max_attributes)
+        self._write = Writer(Content.chosen(capture_content), max_documents)
         self._here = PerProcess(self._begin)
         self._here.get()
 

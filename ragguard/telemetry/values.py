@@ -20,6 +20,8 @@ Scalar: TypeAlias = str | bool | int | float
 Value: TypeAlias = Scalar | list[str] | list[bool] | list[int] | list[float]
 
 INT64 = 2**63
+TEXT = 4096
+"""The most characters of a text; a longer one is cut and says so."""
 VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 OPEN = ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE", "1")
 """The values of this variable with which texts stand on spans."""
@@ -28,10 +30,9 @@ OPEN = ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE", "1")
 class Attributes:
     """Attributes of one span or event, in the order in which they were added; counts values that no span can carry."""
 
-    def __init__(self, max_text: int) -> None:
+    def __init__(self) -> None:
         self.values: dict[str, Value] = {}
         self.skipped = 0
-        self._max_text = max_text
 
     def add(self, name: str, value: Any) -> None:
         """Adds one value; None and "" are left out and not counted."""
@@ -51,7 +52,7 @@ class Attributes:
         except Exception:  # noqa: BLE001 - metadata is the user's, and may raise anything when it is read
             self.skipped += 1
             return
-        if len(text) > self._max_text:
+        if len(text) > TEXT:
             self.skipped += 1
         else:
             self.add(name, text)
@@ -79,7 +80,7 @@ class Attributes:
         if isinstance(value, int):
             value = int(value)  # a member of an IntEnum as a plain number
             return value if -INT64 <= value < INT64 else None
-        return text(value, self._max_text) if isinstance(value, str) else None
+        return text(value, TEXT) if isinstance(value, str) else None
 
 
 def text(value: str, limit: int) -> str:
@@ -115,8 +116,10 @@ class Content:
     """The choice of texts that may leave the process by telemetry."""
 
     texts: bool = False
-    inputs: bool = True
-    outputs: bool = True
+    inputs: bool = False
+    """Whether questions and queries may: texts, where OPENINFERENCE_HIDE_* does not hide inputs."""
+    outputs: bool = False
+    """Whether passages and answers may."""
 
     @classmethod
     def chosen(cls, wanted: bool | None) -> Content:
@@ -126,12 +129,12 @@ class Content:
         if wanted is None:
             wanted = os.environ.get(VARIABLE, "").strip().upper() in OPEN
 
-        def hidden(*names: str) -> bool:
+        def shown(*names: str) -> bool:
             values = (os.environ.get(f"OPENINFERENCE_HIDE_{name}", "") for name in names)
-            return any(value.strip().lower() in ("true", "1") for value in values)
+            return not any(value.strip().lower() in ("true", "1") for value in values)
 
         return cls(
             wanted,
-            inputs=not hidden("INPUTS", "INPUT_TEXT"),
-            outputs=not hidden("OUTPUTS", "OUTPUT_TEXT"),
+            inputs=wanted and shown("INPUTS", "INPUT_TEXT"),
+            outputs=wanted and shown("OUTPUTS", "OUTPUT_TEXT"),
         )

@@ -16,6 +16,7 @@ from support.polling import aeventually
 from support.traced import TRACE, documents, ids, otlp_json, span
 
 from ragguard import RagGuard
+from ragguard.errors import InvalidInput
 from ragguard.traces import spool
 
 ROOT = span(1, at=(1, 99), openinference__span__kind="CHAIN", input__value="Who?", output__value="Ada")
@@ -308,11 +309,9 @@ def test_spool_is_readable_by_its_owner_alone(tmp_path):
     kept.close()
 
 
-def test_sender_without_texts_is_warned_that_nothing_can_be_scored(caplog):
-    for sends in (True, False):
-        RagGuard(engine=None, store=None, otlp="http://127.0.0.1:9", capture_content=sends).close()
-    (said,) = [record.message for record in caplog.records if "holds no texts" in record.message]
-    assert "capture_content=True" in said
+def test_sender_without_texts_is_refused_since_nothing_could_be_scored():
+    with pytest.raises(InvalidInput, match="capture_content.*without its texts"):
+        RagGuard(engine=None, store=None, otlp="http://127.0.0.1:9")
 
 
 async def test_service_is_ready_once_the_models_are_loaded(client):

@@ -186,12 +186,12 @@ async def test_odd_values_arrive_or_are_left_out_and_counted(collector, provider
         Score("udcg", np.float64(0.5), "step", "r", "s0"),
         Score("t", math.inf, "step", "r", "s0"),
     ]
-    await OtelSink(provider, capture_content=True, max_text=1000).submit(scored)
+    await OtelSink(provider, capture_content=True).submit(scored)
     retrieval = collector.of("RETRIEVER")[0].attributes
     assert retrieval["retrieval.documents.0.document.id"] == "7"
     assert retrieval["retrieval.documents.0.document.score"] == 0.25
     assert retrieval["retrieval.documents.0.document.content"].endswith("[1000000 characters]")
-    assert len(retrieval["retrieval.documents.0.document.content"]) <= 1000
+    assert len(retrieval["retrieval.documents.0.document.content"]) <= 4096
     assert json.loads(retrieval["retrieval.documents.0.document.metadata"])["deep"] == {"a": [1]}
     assert retrieval["retrieval.documents.1.document.content"] == "lone ? surrogate"
     assert "retrieval.documents.1.document.score" not in retrieval
@@ -275,7 +275,6 @@ async def test_every_name_that_arrives_is_declared_once_and_explained(collector,
         {"otlp": "localhost:4318"},
         {"otlp": "http://localhost:4318/v1/traces/"},
         {"capture_content": "SOMETIMES"},
-        {"max_text": 3},
         {"max_documents": -1},
     ],
 )
