@@ -162,7 +162,7 @@ class Delivery:
 
     def __bool__(self) -> bool:
         if self._awaits_application and "opentelemetry.sdk.trace" in sys.modules:
-            from ragguard.telemetry.otlp import configured
+            from ragguard.telemetry.otel import configured
 
             if configured():
                 self._awaits_application = False

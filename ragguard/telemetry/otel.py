@@ -28,7 +28,7 @@ from opentelemetry.trace import (
 )
 
 from ragguard._version import __version__
-from ragguard.errors import InvalidInput
+from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.records import RetrievalStep, Run, ScoredRun, TraceContext
 from ragguard.runtime.arguments import whole_number
 from ragguard.runtime.per_process import PerProcess
@@ -36,12 +36,13 @@ from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.explanation import explain
 from ragguard.telemetry.attributes import Writer, source
 from ragguard.telemetry.instruments import BacklogGauge, Instruments
-from ragguard.telemetry.otlp import Exporting, configured
 from ragguard.telemetry.values import Attributes, Content, identifier
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Tracer, TracerProvider
+
+    from ragguard.telemetry.otlp import Exporting
 
 KEPT = 1024
 """The most open runs whose spans are remembered; of a further one the oldest run's span is ended as it stands."""
@@ -93,8 +94,8 @@ class OtelSink:
         tracers, meters = self._given
         exporting = None
         if self._private is not None:
-            endpoint, project, spans_only = self._private
-            exporting = Exporting(endpoint, project, spans_only=spans_only)
+            address, project, spans_only = self._private
+            exporting = _exporting()(address, project, spans_only=spans_only)
             tracers, meters = exporting.traces, exporting.metrics
         meter = metrics.get_meter("ragguard", __version__, meters)
         gauge = BacklogGauge(meters)
@@ -278,6 +279,19 @@ class OtelSink:
             if failures and not scores:
                 span.set_status(Status(StatusCode.ERROR, _line(failures[0].error)))
         span.end(ended)
+
+
+def configured() -> bool:
+    """Returns True where the application has a tracer provider of its own."""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+def _exporting() -> type[Exporting]:
+    try:
+        from ragguard.telemetry.otlp import Exporting
+    except ImportError as error:
+        raise MissingDependency("opentelemetry-exporter-otlp-proto-http", "otlp=…", "otlp") from error
+    return Exporting
 
 
 @dataclass(slots=True)

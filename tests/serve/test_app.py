@@ -310,7 +310,7 @@ def test_spool_is_readable_by_its_owner_alone(tmp_path):
 
 
 def test_sender_without_texts_is_refused_since_nothing_could_be_scored():
-    with pytest.raises(InvalidInput, match="capture_content.*without its texts"):
+    with pytest.raises(InvalidInput, match="its texts a run cannot be scored"):
         RagGuard(engine=None, store=None, otlp="http://127.0.0.1:9")
 
 
