@@ -130,10 +130,9 @@ def same(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
     runs, families = folder / "same.jsonl", "belief,utility,coverage,grades"
     write_runs(made(40), runs)
     common = (runs, "--scorers", families)
-    on_ray = (*common, "--on", "ray", "--address", cluster.address)
     score(*common, "--store", folder / "same.db", "-c", 1)
-    score(*on_ray, "--actors", "1", "-c", 1, "--out", folder / "same-one")
-    score(*on_ray, "--actors", "2", "--out", folder / "same-two")
+    score(*common, "--on", "ray:1", "-c", 1, "--out", folder / "same-one", address=cluster.address)
+    score(*common, "--on", "ray:2", "--out", folder / "same-two", address=cluster.address)
     alone, one, two = (
         in_store(folder / "same.db"),
         in_parts(folder / "same-one"),

@@ -110,18 +110,8 @@ def run(
         typer.Option(
             metavar="WHERE",
             help="Score in parts, into the folder of --out: processes:4 for four processes of this machine, "
-            "ray for a Ray cluster. Inputs may be folders.",
+            "ray:8 for eight actors of the Ray cluster at RAY_ADDRESS, or of this machine. Inputs may be folders.",
         ),
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            help="With --on ray: the cluster, as HOST:PORT, auto for this machine's, or local to start one."
-        ),
-    ] = None,
-    actors: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --on ray: how many actors score at most. [default: 8]"),
     ] = None,
     gpus: Annotated[
         float | None,
@@ -172,7 +162,7 @@ def run(
         from ragguard.parts.job import PartJob
         from ragguard.parts.part import find_runs
 
-        executor = executor_of(on, address, actors, gpus)
+        executor = executor_of(on, gpus)
         scoring = ScoringSettings(
             engine=engine,
             judge=judge,
@@ -188,8 +178,6 @@ def run(
     else:
         only_with_on = {
             "--engine-args": engine_args,
-            "--address": address,
-            "--actors": actors,
             "--gpus": gpus,
             "--retry-failures": retry_failures,
         }

@@ -22,30 +22,27 @@ if TYPE_CHECKING:
     from ragguard.parts.job import Executor, PartJob, PreparedJob
     from ragguard.storage.files.partfolder import PartCounts
 
-WHERE = "processes, processes:N for N of them, or ray"
+WHERE = "processes or ray, or, for N of them, processes:N or ray:N"
 """The values that `--on` takes."""
 
 
-def executor_of(
-    on: str, address: str | None = None, actors: int | None = None, gpus: float | None = None
-) -> Executor:
-    """Returns the executor that `--on` names, with the options for Ray."""
-    if on == "ray":
+def executor_of(on: str, gpus: float | None = None) -> Executor:
+    """Returns the executor that `--on` names; `gpus` are those of each actor of Ray."""
+    kind, colon, number = on.partition(":")
+    if kind not in ("processes", "ray") or (colon and not number.isdecimal()):
+        raise InvalidInput("--on", on, WHERE)
+    if kind == "ray":
         try:
             ray = import_module("ragguard_ray")
         except ImportError as error:
             raise MissingDependency("ragguard_ray", "scoring on a Ray cluster", "ray") from error
-        executor: Executor = ray.RayActors(address, actors=actors or 8, gpus=gpus)
+        executor: Executor = ray.RayActors(actors=int(number or 8), gpus=gpus)
         return executor
-    for name, value in (("--address", address), ("--actors", actors), ("--gpus", gpus)):
-        if value is not None:
-            raise InvalidInput(name, value, "nothing without --on ray")
-    kind, colon, number = on.partition(":")
-    if kind != "processes" or (colon and not number.isdecimal()):
-        raise InvalidInput("--on", on, WHERE)
+    if gpus is not None:
+        raise InvalidInput("--gpus", gpus, "nothing without --on ray")
     from ragguard.parts.part_scorer import Processes
 
-    return Processes(int(number) if colon else os.cpu_count() or 1)
+    return Processes(int(number) if number else os.cpu_count() or 1)
 
 
 def read_engine_args(text: str | None) -> dict[str, Any] | None:

@@ -20,11 +20,12 @@ def command(*arguments):
     return [sys.executable, "-c", "from ragguard.cli import main; main()", "score", *map(str, arguments)]
 
 
-def score(*arguments, code=0):
-    """Runs `ragguard score`, which ends with this exit code; returns what it wrote to stderr."""
+def score(*arguments, code=0, address=""):
+    """Runs `ragguard score`, with a Ray cluster at an address; returns what it wrote to stderr."""
     done = subprocess.run(
-        command(*arguments), env=environment(), capture_output=True, text=True, timeout=280, check=False
-    )
+        command(*arguments), env=environment() | {"RAY_ADDRESS": address}, capture_output=True, text=True,
+        timeout=280, check=False,
+    )  # fmt: skip
     assert done.returncode == code, done.stderr
     return done.stderr
 

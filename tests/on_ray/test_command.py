@@ -39,8 +39,8 @@ def alone(tmp_path_factory):
 
 def test_one_actor_without_overlap_gives_the_very_scores_of_one_process(alone, cluster):
     out = alone / "one"
-    score(alone / "runs.jsonl", "--on", "ray", "--address", cluster.address, "--actors", "1", "-c", 1, "--out", out,
-          "--scorers", "utility")  # fmt: skip
+    options = ("--on", "ray:1", "-c", 1, "--out", out, "--scorers", "utility")
+    score(alone / "runs.jsonl", *options, address=cluster.address)
     assert in_parts(out) == in_store(alone / "alone.db")
 
 
@@ -48,10 +48,8 @@ def test_one_actor_without_overlap_gives_the_very_scores_of_one_process(alone, c
 def on_two_nodes(alone, cluster):
     """The same runs, scored on both nodes."""
     out = alone / "two"
-    said = score(
-        alone / "runs.jsonl", "--on", "ray", "--address", cluster.address, "--actors", "2", "--out", out, "--scorers",
-        "utility",
-    )  # fmt: skip
+    options = ("--on", "ray:2", "--out", out, "--scorers", "utility")
+    said = score(alone / "runs.jsonl", *options, address=cluster.address)
     assert "40 runs are in" in said
     return out
 
@@ -65,10 +63,8 @@ def test_two_nodes_give_the_same_scores(alone, on_two_nodes):
 
 def test_other_settings_are_refused_and_nothing_is_written(alone, on_two_nodes, cluster):
     before = {path: path.stat().st_mtime_ns for path in on_two_nodes.rglob("*")}
-    said = score(
-        alone / "runs.jsonl", "--on", "ray", "--address", cluster.address, "--out", on_two_nodes, "--scorers", "grades",
-        code=2,
-    )  # fmt: skip
+    options = ("--on", "ray", "--out", on_two_nodes, "--scorers", "grades")
+    said = score(alone / "runs.jsonl", *options, code=2, address=cluster.address)
     assert before
     assert "other settings" in said
     assert {path: path.stat().st_mtime_ns for path in on_two_nodes.rglob("*")} == before

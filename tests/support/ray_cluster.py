@@ -20,7 +20,7 @@ class RayCluster:
     def __init__(self, nodes: Any) -> None:
         self._nodes = nodes
         self.address: str = nodes.address
-        """HOST:PORT, as `--address` takes it."""
+        """HOST:PORT, as RAY_ADDRESS has it."""
         self.workers: list[Any] = []
 
     def add_node(self) -> Any:

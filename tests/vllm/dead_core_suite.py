@@ -46,13 +46,13 @@ def test_a_core_that_is_killed_costs_no_score(tmp_path: Path) -> None:
     folder = PartFolder(out)
     with ray_cluster() as cluster:
         words = (
-            "score", tmp_path / "runs.jsonl", "--scorers", "utility", "--on", "ray", "--address", cluster.address,
-            "--actors", "1", "--gpus", "0", "--engine", f"vllm:{tmp_path / 'nano'}",
+            "score", tmp_path / "runs.jsonl", "--scorers", "utility", "--on", "ray:1", "--gpus", "0",
+            "--engine", f"vllm:{tmp_path / 'nano'}",
             "--engine-args", json.dumps(SETTINGS), "--out", out,
         )  # fmt: skip
         job = subprocess.Popen(
-            command("from ragguard.cli import main; main()", *words), env=environment(), stderr=subprocess.PIPE,
-            text=True,
+            command("from ragguard.cli import main; main()", *words), stderr=subprocess.PIPE, text=True,
+            env=environment() | {"RAY_ADDRESS": cluster.address},
         )  # fmt: skip
         try:
             eventually(lambda: job.poll() is not None or len(folder.finished()) >= 2, PATIENCE_S)
