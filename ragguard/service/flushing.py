@@ -160,8 +160,6 @@ class Report:
     """Retrievals and answers that came after the end of their runs, and so are not recorded."""
     cut_short: int = 0
     """Runs that ended as `abandoned` since more than `max_open_runs` were open, and that have not ended since."""
-    events_of_deleted_runs: int = 0
-    """Events of runs that were deleted while they were open; they are not stored."""
     files_lost: int = 0
     """How often the store's file was found moved, deleted or replaced while it was in use."""
 
@@ -216,7 +214,6 @@ class Report:
             (self.lost, "events or runs lost", ""),
             (self.late, "retrievals or answers came after the end of their runs and are not recorded", ""),
             (self.cut_short, cut_short, ""),
-            (self.events_of_deleted_runs, "events of deleted runs are not stored", ""),
             (self.files_lost, "times the store's file was moved, deleted or replaced, and begun anew", ""),
             (self.delivering, f"{kind} not yet delivered to {self.slow_sinks}", ""),
             (self.unsampled, "not captured, as sample_rate wants it", ""),

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ragguard.engines.layers.retry import failure_since
-from ragguard.errors import EngineError, PromptTooLong
+from ragguard.errors import EngineError, PromptTooLong, UnfitText
 from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES, describe
@@ -126,6 +126,7 @@ class RunScoring:
             run.id, _mark(identity), due.revision, scores=scored.scores, failures=failures,
             retry_ns=None if wait is None else now_ns() + int(wait * 1e9), emit=bool(self.delivery),
             attempts=attempts, references=found, uncertain=uncertain,
+            finished=not any(one.error in _OF_ENGINE - {UnfitText.__name__} for one in failures),
         )  # fmt: skip
         empty = not any(step.candidates or step.passages for step in run.steps)
         new = await self.written(lambda: self._store_outcome(outcome, empty=empty))
@@ -188,7 +189,9 @@ class RunScoring:
                 self.cause_retrying = cause
             else:
                 self.cause_failed = cause
-                goes_on = "it is not tried again: `ragguard score STORE --store ANOTHER` scores it anew"
+                goes_on = (
+                    "it is not tried again by itself: `ragguard score STORE --store STORE` asks once more"
+                )
             if failure.error in _OF_ENGINE:
                 NOTICES.warn(
                     f"scoring: {failure.error}, {failure.will_retry}",

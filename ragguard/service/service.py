@@ -145,7 +145,6 @@ class Service:
             dropped=counts["runs_dropped"],
             lost=counts["events_lost"] + counts["events_refused"],
             late=counts["events_late"],
-            events_of_deleted_runs=counts["events_of_deleted"],
             files_lost=counts["files_lost"],
             degraded=bool(self.store.outage),
             seconds=time.monotonic() - began,

@@ -18,7 +18,7 @@ from support.reader import reader
 from support.runs import a_run, as_events
 from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 
-from ragguard import Passage, RagGuard
+from ragguard import Passage, RagGuard, RetrievalStep, Run
 from ragguard.capture.events import RunEnded, StepAmended
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.layers import Coalesce
@@ -471,3 +471,30 @@ async def test_a_server_that_hangs_does_not_hold_up_flush_and_close(rg, server):
         report = await rg.aclose(0.3)
     assert report.pending == 1
     assert run.id
+
+
+async def test_what_an_engine_failed_in_for_good_is_asked_again_in_the_same_store(tmp_path):
+    settings = {"store": tmp_path / "s.db", "scorers": ["utility"]}
+    found = [Passage("Ada Berg founded the firm in Oslo.")]
+    run = Run(
+        "r1", "who founded the firm?", steps=[RetrievalStep("s1", "r1", passages=found, candidates=found)]
+    )
+    async with RagGuard("nano", budget={"tokens": 1}, **settings) as rg:
+        refused = await rg.score(run)
+    assert {one.error for one in refused.failures} == {"BudgetExceeded"}
+    async with RagGuard("nano", **settings) as rg:
+        scores = await rg.score(run)
+        assert scores.failures == rg.failures(run) == []
+        assert len(scores) == len(rg.scores(run)) > 0
+
+
+async def test_run_that_went_on_is_not_scored_again_by_the_same_settings(tmp_path):
+    async with RagGuard("nano", store=tmp_path / "s.db", scorers=["utility"]) as rg:
+        for given in ({"id": "x"}, {"resume": "x"}):
+            async with rg.run("Where does Ada live?", **given) as run:
+                run.retrieved("Ada", ["Ada Berg lives in Oslo."])
+        assert await rg.aflush(30)
+        [stored] = rg.runs()
+        before = rg.store.counts["runs_scored"]
+        await rg.score(stored)
+        assert rg.store.counts["runs_scored"] == before

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ragguard.records import Failure, Run, Score
 from ragguard.runtime.deadline import now_ns
-from ragguard.storage.sqlite import reading
+from ragguard.storage.sqlite import rows
 from ragguard.storage.sqlite.processes import Process
 from ragguard.storage.sqlite.schema import Data, dump, storable
 from ragguard.storage.sqlite.score_rows import delete_outdated, insert_scores
@@ -85,6 +85,8 @@ class ScoringOutcome:
     attempts: int = 1
     references: Sequence[str] | None = None
     """References that were found while scoring; kept with the run."""
+    finished: bool = True
+    """False where asking again later may give scores that are missing now, such as those that an engine failed in."""
     uncertain: Collection[tuple[str, str]] = ()
     """The scorers, each with a step's id or "", that could not give all their scores for now; their provisional
     scores of the open run stay until they can."""
@@ -119,8 +121,8 @@ def next_due(db: sqlite3.Connection, owner: str) -> int | None:
 
 def claim_of(db: sqlite3.Connection, due: Due) -> Claim:
     """Returns a due run with its scores that no sink has received yet."""
-    run = reading.runs_at(db, [due.seq])[due.seq]
-    return Claim(due, run, reading.scores_at(db, {due.seq: due.run_id}, unsent=True)[due.seq])
+    run = rows.runs_at(db, [due.seq])[due.seq]
+    return Claim(due, run, rows.scores_at(db, {due.seq: due.run_id}, unsent=True)[due.seq])
 
 
 def left(db: sqlite3.Connection, owner: str, queued_until_ns: int | None = None) -> Left:
@@ -158,7 +160,7 @@ def store_outcome(db: sqlite3.Connection, outcome: ScoringOutcome) -> list[Score
     insert_failures(db, run, identity, outcome.failures)
     db.execute(
         "INSERT OR REPLACE INTO scorings (run, identity, revision, finished) VALUES (?, ?, ?, ?)",
-        (run, identity, revision, outcome.retry_ns is None),
+        (run, identity, revision, outcome.finished and outcome.retry_ns is None),
     )
     if outcome.emit and (new or outcome.says_something):
         db.execute("UPDATE runs SET emit_after = coalesce(emit_after, ?) WHERE seq = ?", (last, run))
@@ -296,7 +298,7 @@ def evict_done(memory: sqlite3.Connection) -> None:
     ).fetchone()
     if runs > MEMORY_RUNS or (pages - free) * size > MEMORY_BYTES:
         done = "WHERE owner IS NULL ORDER BY seq LIMIT ?"
-        delete_runs(memory, reading.find_seqs(memory, done, REMOVED_AT_ONCE))
+        delete_runs(memory, rows.find_seqs(memory, done, REMOVED_AT_ONCE))
 
 
 def renew(db: sqlite3.Connection, process: Process) -> None:

@@ -24,8 +24,7 @@ from ragguard.records import (
     Usage,
     places_of,
 )
-from ragguard.storage.sqlite.reading import chunks, failures_at, origins_of, rows_at, texts_of
-from ragguard.storage.sqlite.rows import usage_of
+from ragguard.storage.sqlite.rows import chunks, failures_at, origins_of, rows_at, texts_of, usage_of
 from ragguard.storage.sqlite.schema import Data
 from ragguard.storage.sqlite.score_rows import IS_PROVISIONAL
 

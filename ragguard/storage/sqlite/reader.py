@@ -15,7 +15,7 @@ from ragguard.errors import StoreError
 from ragguard.records import Failure, Level, Run, Score, ScoredRun
 from ragguard.runtime.arguments import file_path
 from ragguard.runtime.faults import describe
-from ragguard.storage.sqlite import reading
+from ragguard.storage.sqlite import rows
 from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.overview import Overview, overviews_at
 from ragguard.storage.sqlite.score_rows import RunMeans, means_at
@@ -55,7 +55,7 @@ class StoreReader:
 
     def run(self, run_id: str) -> Run | None:
         """Returns one run; None where the store does not have it."""
-        return self._one(run_id, reading.runs_at)
+        return self._one(run_id, rows.runs_at)
 
     def open_run(self, run_id: str) -> Run | None:
         """Returns a run that has not ended; None for any other."""
@@ -64,35 +64,35 @@ class StoreReader:
 
     def scores(self, run_id: str) -> list[Score]:
         """Returns the scores of a run, in the order in which they were stored."""
-        return self._one(run_id, reading.scores_at) or []
+        return self._one(run_id, rows.scores_at) or []
 
     def failures(self, run_id: str) -> list[Failure]:
         """Returns the failures of a run."""
-        return self._one(run_id, reading.failures_at) or []
+        return self._one(run_id, rows.failures_at) or []
 
     def scored_run(self, run_id: str) -> ScoredRun | None:
         """Returns one run with its scores and failures; None where the store does not have it."""
-        return self._one(run_id, reading.scored_at)
+        return self._one(run_id, rows.scored_at)
 
     def runs(self) -> Iterator[Run]:
         """Yields all runs in the order in which they were captured."""
-        return self._each(reading.runs_at)
+        return self._each(rows.runs_at)
 
     def runs_by_rank(self, start: int, count: int) -> list[Run]:
         """Returns `count` runs from position `start`."""
-        return self._selected(reading.runs_at, "ORDER BY seq LIMIT ? OFFSET ?", count, start)
+        return self._selected(rows.runs_at, "ORDER BY seq LIMIT ? OFFSET ?", count, start)
 
     def latest(self, count: int) -> list[ScoredRun]:
         """Returns the runs that were captured last, the latest last, with their results and without texts."""
         last = "WHERE seq IN (SELECT seq FROM runs ORDER BY seq DESC LIMIT ?) ORDER BY seq"
-        return self._selected(partial(reading.scored_at, texts=False), last, count)
+        return self._selected(partial(rows.scored_at, texts=False), last, count)
 
     def scored_runs(
         self, *, texts: bool = True, level: Level | None = None, span: range | None = None
     ) -> Iterator[ScoredRun]:
         """Yields all runs, or those with a `seq` of a span, with their failures and their scores, of one level where
         one is named. Without `texts` passages have empty texts, and reading is quicker."""
-        return self._each(partial(reading.scored_at, texts=texts, level=level), span)
+        return self._each(partial(rows.scored_at, texts=texts, level=level), span)
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
         """Yields all runs for a report; a passage that the model got counts as misleading where its
@@ -105,7 +105,7 @@ class StoreReader:
 
     def documents(self, span: range | None = None) -> set[str]:
         """Returns the digests of the passages that runs saw: all runs, or those with a `seq` of a span."""
-        return set[str]().union(*self._each(reading.documents_at, span))
+        return set[str]().union(*self._each(rows.documents_at, span))
 
     def close(self) -> None:
         """Closes the file. Safe to call twice."""
@@ -117,7 +117,7 @@ class StoreReader:
         while True:
             with self._db.snapshot() as db:
                 page = "WHERE seq > ? AND seq < ? ORDER BY seq LIMIT ?"
-                seqs = reading.find_seqs(db, page, after, end, PAGE)
+                seqs = rows.find_seqs(db, page, after, end, PAGE)
                 found = self._read(db, seqs, read)
             if not seqs:
                 return
@@ -126,7 +126,7 @@ class StoreReader:
 
     def _selected(self, read: _ReadRuns[T], clauses: str, *values: object) -> list[T]:
         with self._db.snapshot() as db:
-            return [*self._read(db, reading.find_seqs(db, clauses, *values), read).values()]
+            return [*self._read(db, rows.find_seqs(db, clauses, *values), read).values()]
 
     def _read(self, db: sqlite3.Connection, seqs: Sequence[int], read: _ReadRuns[T]) -> dict[int, T]:
         """Returns the result of `read` for some runs; a StoreError names the first that cannot be read."""

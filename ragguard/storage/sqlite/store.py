@@ -21,7 +21,7 @@ from ragguard.runtime.arguments import file_path
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.threads import TimeSlice
-from ragguard.storage.sqlite import ledger, reading
+from ragguard.storage.sqlite import ledger, rows
 from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.ledger import Claim, Due, Left, ScoringOutcome
 from ragguard.storage.sqlite.processes import this_process
@@ -34,10 +34,6 @@ from ragguard.text.secret_filter import logger
 Durability = Literal["fast", "full"]
 _log = logger("ragguard")
 
-_DELETED = (
-    "a run was deleted while it was open: what is captured in it later is not stored, and is counted. End the run "
-    "before rg.delete(run), or begin another one for what follows"
-)
 _DROPPED = (
     "{:,} runs so far were let go unscored: more than {:,} waited, which is the bound without a store. Raise "
     "queue_size=, score a share with score_rate=, score runs at hand with rg.score_runs(...), which waits, or give "
@@ -160,9 +156,6 @@ class Store(StoreReader):
             self.count("runs_dropped", dropped)
             said = _DROPPED.format(self.counts["runs_dropped"], self._most_waiting)
             NOTICES.warn(f"dropped {id(self)}", said)
-        if writing.of_deleted:
-            self.count("events_of_deleted", writing.of_deleted)
-            NOTICES.warn("events of a deleted run", _DELETED)
         return writing.changed
 
     def submit(self, run: Run, identity: str) -> Due:
@@ -174,6 +167,7 @@ class Store(StoreReader):
             scored = ledger.is_scored(db, row.seq, row.revision, identity)
             if not scored:
                 row.make_due(self._process.owner, now_ns())
+                row.attempts = 0
             writing.finish()
         if not scored:
             self._claimed.add(run.id)
@@ -311,10 +305,18 @@ class Store(StoreReader):
     def delete(self, run_id: str) -> bool:
         """Removes a run, or all that are called so, with steps, scores and texts for good; False where it is not there.
 
-        Raises a StoreError while a text may still be on the disk; the same call says later whether it is gone.
+        Raises a StoreError for a run that is open, and while a text may still be on the disk; the same call says later
+        whether it is gone.
         """
         with self._db.transaction() as db:
             seqs = find_runs(db, run_id)
+            if any(
+                "open" in db.execute("SELECT status FROM runs WHERE seq = ?", (seq,)).fetchone()
+                for seq in seqs
+            ):
+                raise StoreError(
+                    f"the run {run_id!r} is open, and what comes later would be stored: end it first"
+                )
             delete_runs(db, seqs)
         with self._db.lock:
             if seqs:
@@ -334,7 +336,7 @@ class Store(StoreReader):
         total, seqs = 0, [0]
         while seqs:
             with self._db.transaction() as db:
-                seqs = reading.find_seqs(db, ended, ended_before_ns, REMOVED_AT_ONCE)
+                seqs = rows.find_seqs(db, ended, ended_before_ns, REMOVED_AT_ONCE)
                 delete_runs(db, seqs)
             total += len(seqs)
         if total:

@@ -3,9 +3,9 @@
 The rows of runs are kept in memory until the end of the transaction, and each is written once: most runs begin and end
 in one. Writing the same thing again changes nothing, so a batch that was interrupted can be repeated.
 
-The id of a run is made where the run begins. Beside it stand the id that the application gave, which later runs may
-have too, and the thread that an interrupted run waits for. A part that goes on with a stored run is captured under an
-id of its own, often by another process; its steps are written behind those that the run had before.
+Beside a run's id stand the id that the application gave, which later runs may have too, and the thread that an
+interrupted run waits for. A part that goes on with a stored run is captured under an id of its own, often by another
+process; its steps are written behind those that the run had before.
 """
 
 from __future__ import annotations
@@ -15,42 +15,37 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ragguard.capture.events import (
-    Event,
-    RunEnded,
-    RunNames,
-    RunStarted,
-    StepAmended,
-    StepEnded,
-)
+from ragguard.capture.events import CALLER_ID, Event, RunEnded, RunNames, RunStarted, StepAmended, StepEnded
 from ragguard.errors import InvalidInput
 from ragguard.records import FEEDBACK, Run
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.threads import TimeSlice
 from ragguard.storage.sqlite.passages import PassageTable, change_uses, digests_in
-from ragguard.storage.sqlite.rows import RUN_FORMS, STEP_COLUMNS, StepRow, amend, step_row, take
+from ragguard.storage.sqlite.rows import RUN_FORMS, STEP_COLUMNS, StepRow, amend, run_body, step_row, take
 from ragguard.storage.sqlite.schema import Data, dump, maybe, storable
-from ragguard.storage.sqlite.stored_runs import (
-    WRITE_RUN,
-    RunRow,
-    delete_runs,
-    find_run,
-    forget_deleted,
-    stored_row,
-    was_deleted,
-)
+from ragguard.storage.sqlite.stored_runs import delete_runs, find_run
 from ragguard.text.plain import plain_metadata
 
 EventRow: TypeAlias = RunStarted | StepRow | StepAmended | RunEnded
 """An event on its way into the tables. Steps are rows already, without their passages as records."""
 
 _NOT_THERE = (
-    "resume: no run {!r} is in this store, so one begins here. Where it should go on with one: take the id that the "
-    "run was given, or else its own, and the store that it is in (`ragguard report` lists them); a first part that "
-    "begins with id= says nothing of this"
+    "resume: no run {!r} is in this store, so one begins here. To go on with one, take the id that it was given, or "
+    "else its own, and the store that it is in (`ragguard report` lists them); a first part is begun with id="
+)
+_COLUMNS: Final = (
+    "seq", "id", "name", "question", "answer", "status", "started_ns", "ended_ns", "revision", "owner", "due_ns",
+    "queued_ns", "attempts",
+)  # fmt: skip
+"""The columns of a run's row beside its body."""
+_values_of = attrgetter(*_COLUMNS)
+_WRITE_RUN: Final = (
+    f"INSERT INTO runs ({', '.join(_COLUMNS)}, body) VALUES ({'?, ' * len(_COLUMNS)}?) ON CONFLICT (seq) DO UPDATE SET "
+    f"{', '.join(f'{name} = excluded.{name}' for name in (*_COLUMNS[2:], 'body'))}"
 )
 _READ_STEPS: Final = f"SELECT {', '.join(STEP_COLUMNS)} FROM steps WHERE run = ?"
 _WRITE_STEP: Final = (
@@ -59,8 +54,6 @@ _WRITE_STEP: Final = (
 )
 _UNANNOUNCED = "unannounced"
 """Key in the body of a run that a step has opened, while the run's start is not known."""
-_ANEW = ("references", "sub_questions")
-"""The fields that a part which goes on with a run may replace."""
 _PART = "part"
 """Key in a run's body: the number of its latest part, where the run has gone on."""
 
@@ -74,23 +67,57 @@ class EventBatch:
 
     def add(self, event: Event) -> None:
         """Adds an event; the passages of a step become a row at once."""
-        match event:
-            case StepEnded():
-                self.rows.append(step_row(event.step, self.texts))
-            case _:
-                self.rows.append(event)
+        self.rows.append(step_row(event.step, self.texts) if isinstance(event, StepEnded) else event)
+
+
+@dataclass(slots=True, kw_only=True)
+class RunRow:
+    """A row of the table `runs` that this transaction has made or changes, with the steps that it adds."""
+
+    seq: int
+    id: str
+    name: str = ""
+    question: str = ""
+    answer: str | None = None
+    status: str
+    started_ns: int = 0
+    ended_ns: int = 0
+    revision: int = 1
+    owner: str | None = None
+    due_ns: int | None = None
+    queued_ns: int | None = None
+    attempts: int = 0
+    body: Data
+    """What has no column of its own, without the passages."""
+    table: PassageTable
+    """The passages of the body."""
+    is_new: bool = False
+    steps: dict[str, StepRow] = field(default_factory=dict)
+    """The steps that are not in the tables yet, by their ids; a step that is reported twice counts once."""
+    names: list[tuple[str, str]] = field(default_factory=list)
+    """The names to be noted, each with its kind."""
+
+    def make_due(self, owner: str, now: int) -> None:
+        """Marks the run as to be scored by its owner."""
+        self.owner, self.due_ns, self.queued_ns = owner, now, now
+
+    def captured(self) -> tuple[object, ...]:
+        """Returns what makes a run another one: all that was captured of it, without feedback."""
+        body: Data = json.loads(dump(self.table.within(self.body)))
+        body.get("metadata", {}).pop(FEEDBACK, None)
+        for key in (_PART, _UNANNOUNCED):
+            body.pop(key, None)
+        return self.name, self.question, self.answer, self.status, self.started_ns, self.ended_ns, body
 
 
 class StoredPart(NamedTuple):
-    """The run that the events of one captured run, or of a part that goes on, are written to."""
+    """The run that the events of one captured run, or of a part that goes on, are written to: its row, the number of
+    the part (0 for a run as it began), and the steps and turns that the run had before the part."""
 
     row: RunRow
     number: int = 0
-    """0 for a run as it began, 1 for the first part that goes on with it."""
     steps: int = 0
-    """The number of steps that the run had before."""
     turns: int = 0
-    """The number of turns that the run had before."""
 
 
 class Writing:
@@ -116,8 +143,6 @@ class Writing:
         """The ids, in the store, of the open runs of which a step ended or was amended."""
         self.ended = 0
         """The number of runs that ended in this transaction and were open before."""
-        self.of_deleted = 0
-        """The number of steps and amendments of runs that were deleted while they were open."""
         self.texts: dict[bytes, str] = {} if texts is None else texts
         """The texts of the written passages, by digest."""
         self._uses: Counter[bytes] = Counter()
@@ -195,31 +220,34 @@ class Writing:
                 NOTICES.warn("a run that is not there to go on with", _NOT_THERE.format(names.caller_id))
         if seq is None:
             return False
-        row = self._row(self._db.execute("SELECT * FROM runs WHERE seq = ?", (seq,)).fetchone())
+        number, steps, turns = self._db.execute(
+            f"SELECT coalesce(json_extract(body, '$.{_PART}'), 0) + 1, "
+            "(SELECT coalesce(max(idx) + 1, 0) FROM steps WHERE run = runs.seq), "
+            "(SELECT coalesce(max(turn) + 1, 0) FROM steps WHERE run = runs.seq) FROM runs WHERE seq = ?",
+            (seq,),
+        ).fetchone()
+        self._db.execute("DELETE FROM names WHERE run = ? AND kind = 'thread'", (seq,))
+        self._db.execute(
+            "INSERT INTO names (name, kind, run, part, steps, turns) VALUES (?, 'part', ?, ?, ?, ?)",
+            (storable(run.id), seq, number, steps, turns),
+        )
+        row = self._opened(run.id).row
         stored = row.body.get("metadata", {})
-        row.body[_PART] = row.body.get(_PART, 0) + 1
-        row.body |= {name: list(value) for name in _ANEW if (value := getattr(run, name)) is not None}
+        row.body |= {
+            name: list(value)
+            for name in ("references", "sub_questions")
+            if (value := getattr(run, name)) is not None
+        }
+        row.body[_PART] = number
         if metadata := {**plain_metadata(run.metadata), **stored}:
             row.body["metadata"] = metadata
         row.status, row.owner, row.due_ns, row.queued_ns, row.attempts = "open", self._owner, None, None, 0
         row.question = row.question or storable(run.question)
         row.revision += 1
-        steps, turns = self._db.execute(
-            "SELECT coalesce(max(idx) + 1, 0), coalesce(max(turn) + 1, 0) FROM steps WHERE run = ?", (seq,)
-        ).fetchone()
-        part = self._parts[run.id] = StoredPart(row, row.body[_PART], steps, turns)
-        self._db.execute("DELETE FROM names WHERE run = ? AND kind = 'thread'", (seq,))
-        self._db.execute(
-            "INSERT INTO names (name, kind, run, part, steps, turns) VALUES (?, 'part', ?, ?, ?, ?)",
-            (storable(run.id), seq, part.number, steps, turns),
-        )
         return True
 
     def _step_ended(self, step: StepRow) -> None:
         part = self._opened(step.run_id)
-        if part is None:
-            self.of_deleted += 1
-            return
         row, (id, index, turn, *rest) = part.row, step.columns
         if self._step(row, id) is not None:
             return
@@ -230,9 +258,6 @@ class Writing:
 
     def _ended(self, event: RunEnded) -> None:
         part = self._opened(event.run_id)
-        if part is None:
-            forget_deleted(self._db, event.run_id)
-            return
         row = part.row
         if event.void and not part.number:
             del self._rows[row.seq], self._parts[event.run_id]
@@ -243,15 +268,10 @@ class Writing:
             return  # another process, or another call, has gone on with it since
         self.ended += row.status == "open"
         self.changed.discard(row.id)
-        known = row.body.get("metadata", {})
-        table = row.table(self.texts)
-        take(row.body, event, RUN_FORMS, table)
-        if part.number and "question_source" not in known:  # that of its beginning stays
-            metadata = row.body.get("metadata", {})
-            row.body["metadata"] = {
-                name: value for name, value in metadata.items() if name != "question_source"
-            }
-        row.put_back(table)
+        if part.number:  # where its question came from is said by its beginning
+            metadata = {name: value for name, value in event.metadata.items() if name != "question_source"}
+            event = replace(event, metadata=metadata)
+        take(row.body, event, RUN_FORMS, row.table)
         if event.waits_for:
             row.names.append((storable(event.waits_for), "thread"))
         if not part.number or not row.question:
@@ -263,9 +283,6 @@ class Writing:
 
     def _amended(self, event: StepAmended) -> None:
         part = self._opened(event.run_id)
-        if part is None:
-            self.of_deleted += 1
-            return
         id = storable(event.step_id)
         columns = self._step(part.row, id)
         if columns is None:
@@ -292,10 +309,9 @@ class Writing:
         row.make_due(self._owner, self._now)
         row.queued_ns = queued_ns or self._now
 
-    def _opened(self, run_id: str) -> StoredPart | None:
-        """Returns the run; opens one whose start was not reported. None: it was deleted while open."""
-        part = self._part(run_id)
-        if part is None and not was_deleted(self._db, run_id):
+    def _opened(self, run_id: str) -> StoredPart:
+        """Returns the run; opens one whose start was not reported."""
+        if (part := self._part(run_id)) is None:
             self._new(Run(run_id), "open", self._owner).body = {_UNANNOUNCED: True}
             part = self._parts[run_id]
         return part
@@ -312,15 +328,13 @@ class Writing:
         ).fetchone()
         if found is None:
             return None
-        part = StoredPart(self._row(found), found["part"], found["steps"], found["turns"])
-        self._parts[run_id] = part
+        if (row := self._rows.get(found["seq"])) is None:  # always the same object for the same run
+            body = json.loads(found["body"])
+            table = PassageTable(self.texts, body.pop("items", ()))
+            row = RunRow(**{name: found[name] for name in _COLUMNS}, body=body, table=table)
+            self._rows[row.seq] = row
+        part = self._parts[run_id] = StoredPart(row, found["part"], found["steps"], found["turns"])
         return part
-
-    def _row(self, stored: sqlite3.Row) -> RunRow:
-        """Returns the row of a stored run, always the same one for the same run."""
-        if (row := self._rows.get(stored["seq"])) is None:
-            row = self._rows[stored["seq"]] = stored_row(stored)
-        return row
 
     def _new(self, run: Run, status: str, owner: str | None = None) -> RunRow:
         """Returns the row of a run that is not in the tables; with an owner, the run is open."""
@@ -331,19 +345,22 @@ class Writing:
             ).fetchone()[0]
         self._last_seq += 1
         row = RunRow(
-            seq=self._last_seq, id=storable(run.id), name="", question="", answer=maybe(run.answer), status=status,
-            started_ns=0, ended_ns=run.ended_ns, body={}, owner=owner, is_new=True,
+            seq=self._last_seq, id=storable(run.id), answer=maybe(run.answer), status=status, ended_ns=run.ended_ns,
+            owner=owner, body={}, table=PassageTable(self.texts), is_new=True,
         )  # fmt: skip
-        row.begin(run, self.texts)
+        self._begin(row, run)
         self._rows[row.seq] = row
         self._parts[run.id] = StoredPart(row)
         return row
 
     def _begin(self, row: RunRow, run: Run) -> None:
         """Takes what the start of a run says in place of what was known of it."""
-        if not row.is_new:
-            self._uses.subtract(digests_in(row.body))
-        row.begin(run, self.texts)
+        self._uses.subtract(row.table.stored_digests())
+        row.name, row.question, row.started_ns = storable(run.name), storable(run.question), run.started_ns
+        row.table = PassageTable(self.texts)
+        row.body = run_body(run, row.table) | {key: row.body[key] for key in (_PART,) if key in row.body}
+        if caller_id := run.metadata.get(CALLER_ID):
+            row.names.append((storable(str(caller_id)), "caller"))
 
     def _step(self, row: RunRow, id: str) -> tuple[Any, ...] | None:
         """Returns the columns of a step of a run; None where the run has none of this id."""
@@ -374,14 +391,14 @@ class Writing:
         for row in self._rows.values():
             if not self._scored and row.status != "open" and row.owner == self._owner:
                 row.owner = row.due_ns = row.queued_ns = None
-            runs.append(row.columns())
+            runs.append((*_values_of(row), dump(row.table.within(row.body))))
             for step in row.steps.values():
                 steps.append((row.seq, *step.columns))
                 self._uses.update(step.digests)
             names += [(*name, row.seq) for name in row.names]
-            self._uses.update(row.digests)
+            self._uses.update(row.table.digests)
             time_slice.rest_if_used()
         self._rows, self._parts = {}, {}  # what comes later reads them again
-        self._db.executemany(WRITE_RUN, runs)
+        self._db.executemany(_WRITE_RUN, runs)
         self._db.executemany(_WRITE_STEP, steps)
         self._db.executemany("INSERT OR IGNORE INTO names (name, kind, run) VALUES (?, ?, ?)", names)
