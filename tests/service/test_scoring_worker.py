@@ -479,7 +479,8 @@ async def test_what_an_engine_failed_in_for_good_is_asked_again_in_the_same_stor
     run = Run(
         "r1", "who founded the firm?", steps=[RetrievalStep("s1", "r1", passages=found, candidates=found)]
     )
-    async with RagGuard("nano", budget={"tokens": 1}, **settings) as rg:
+    async with RagGuard("nano", budget={"requests": 1}, **settings) as rg:
+        await rg.score(replace(run, id="spends", question="who?"))
         refused = await rg.score(run)
     assert {one.error for one in refused.failures} == {"BudgetExceeded"}
     async with RagGuard("nano", **settings) as rg:

@@ -97,9 +97,9 @@ class RunRow:
     names: list[tuple[str, str]] = field(default_factory=list)
     """The names to be noted, each with its kind."""
 
-    def make_due(self, owner: str, now: int) -> None:
+    def make_due(self, owner: str, now: int, queued_ns: int | None = None) -> None:
         """Marks the run as to be scored by its owner."""
-        self.owner, self.due_ns, self.queued_ns = owner, now, now
+        self.owner, self.due_ns, self.queued_ns = owner, now, queued_ns or now
 
     def captured(self) -> tuple[object, ...]:
         """Returns what makes a run another one: all that was captured of it, without feedback."""
@@ -121,7 +121,7 @@ class StoredPart(NamedTuple):
 
 
 class Writing:
-    """Writes the captured data of one transaction; `finish` ends it."""
+    """Writes the captured data of one transaction; `finish` ends it. With `scored=False` nobody is to score the runs."""
 
     def __init__(
         self,
@@ -131,8 +131,6 @@ class Writing:
         texts: dict[bytes, str] | None = None,
         scored: bool = True,
     ) -> None:
-        """Takes the `texts` of the events' passages, under their digests. With `scored=False` nobody is to score the
-        runs."""
         self._db, self._owner, self._scored = connection, owner, scored
         self._now = now_ns()
         self._parts: dict[str, StoredPart] = {}
@@ -305,9 +303,7 @@ class Writing:
             self.changed.add(row.id)
             return
         row.revision, row.attempts = row.revision + 1, 0
-        queued_ns = row.queued_ns
-        row.make_due(self._owner, self._now)
-        row.queued_ns = queued_ns or self._now
+        row.make_due(self._owner, self._now, row.queued_ns)
 
     def _opened(self, run_id: str) -> StoredPart:
         """Returns the run; opens one whose start was not reported."""
