@@ -121,7 +121,7 @@ class StoredPart(NamedTuple):
 
 
 class Writing:
-    """Writes the captured data of one transaction; `finish` ends it. With `scored=False` nobody is to score the runs."""
+    """Writes the captured data of one transaction; `finish` ends it. With `scored=False` nobody scores the runs."""
 
     def __init__(
         self,
