@@ -53,8 +53,8 @@ def connect(
 
     Args:
         engine: `nano`, `smol`, an address (`http://HOST:PORT/v1`, optionally with `#MODEL`), `vllm:MODEL`,
-            `hf:MODEL`, `gguf:FILE`, or an Engine; to judge alone `systemone:URL` or `decisions:URL` (OpenAI's form or
-            SGLang's). `auto`: the one that RAGGUARD_ENGINE names, else that of OPENAI_BASE_URL, OPENAI_API_KEY and
+            `hf:MODEL`, `gguf:FILE`, or an Engine; to judge alone `systemone:URL` or `decisions:URL` (OpenAI's form).
+            `auto`: the one that RAGGUARD_ENGINE names, else that of OPENAI_BASE_URL, OPENAI_API_KEY and
             OPENAI_MODEL, else a server that answers on this machine, else `smol` where it has been fetched.
         model: The model to ask for, where a server has several. None: the only one.
         api_key: The key that a server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.

@@ -29,6 +29,9 @@ class LabelRequest(Request):
     labels: tuple[str, ...]
     mode: LabelMode | None = None
 
+    def written(self, info: EngineInfo) -> int:
+        return info.label_tokens
+
     @property
     def columns(self) -> frozenset[str]:
         return frozenset(self.labels)

@@ -11,6 +11,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Self, TypeAlias
 
 from ragguard.engines.base import Engine, EngineInfo, Prompt, Sample, Samples
@@ -46,9 +47,8 @@ class Request(ABC):
     priority: int = field(default=0, kw_only=True)
     """The urgency: the lowest number goes first."""
 
-    @property
-    def output_tokens(self) -> int:
-        """The most tokens that the model writes for one prompt: by default one, which nobody reads."""
+    def written(self, info: EngineInfo) -> int:
+        """Returns how many tokens the model writes at most for one prompt: by default one, which nobody reads."""
         return 1
 
     @property
@@ -77,16 +77,6 @@ class Request(ABC):
         """Returns the same request about other prompts."""
         return replace(self, prompts=tuple(prompts))
 
-    def halves(self) -> tuple[Self, Self] | None:
-        """Returns two requests that together ask for the same; None for what cannot be asked for in less."""
-        middle = len(self.prompts) // 2
-        return (self.about(self.prompts[:middle]), self.about(self.prompts[middle:])) if middle else None
-
-    def rejoined(self, replies: Sequence[Reply]) -> Reply:
-        """Returns one reply from the replies about consecutive parts of the prompts."""
-        usage = sum((reply.usage for reply in replies), Usage())
-        return Reply([value for reply in replies for value in reply.values], usage)
-
     def group(self, info: EngineInfo | None) -> Hashable:
         """Returns a key that is equal for requests that may go out as one; they may differ in prompts and deadline, and
         in their labels where that changes no number of this engine."""
@@ -104,12 +94,11 @@ class Request(ABC):
 
     def shares(self, reply: Reply, requests: Sequence[Request]) -> list[Reply]:
         """Returns the parts of the reply to this request that answer the requests of which it was made."""
-        first, found = 0, []
-        for request in requests:
-            last = first + len(request.prompts)
-            usage = _usage_share(reply.usage, first, last, len(self.prompts))
-            found.append(Reply(request.taken(reply.values[first:last], self), usage))
-            first = last
+        values, found = iter(reply.values), []
+        sizes = [len(request.prompts) for request in requests]
+        for request, size, usage in zip(requests, sizes, apportion(reply.usage, sizes), strict=True):
+            own = request.taken(list(islice(values, size)), self)
+            found.append(Reply(own, replace(usage, prompts=size)))
         return found
 
     def taken(self, values: Sequence[Value], whole: Request) -> Sequence[Value]:
@@ -122,20 +111,26 @@ class Request(ABC):
         return [_digest(stem, prompt) for prompt in self.prompts]
 
 
-def _usage_share(usage: Usage, first: int, last: int, of: int) -> Usage:
-    """Returns the share of prompts `first` to `last` in what `of` prompts cost. All shares add up to the whole."""
-
-    def part(total: int) -> int:
-        return total * last // of - total * first // of
-
-    return Usage(
-        requests=part(usage.requests),
-        prompts=last - first,
-        prompt_tokens=part(usage.prompt_tokens),
-        output_tokens=part(usage.output_tokens),
-        seconds=usage.seconds * (last - first) / of,
-        cached=part(usage.cached),
-    )
+def apportion(usage: Usage, weights: Sequence[int]) -> list[Usage]:
+    """Returns shares of one call's usage, by the weights of its questions, that add up to it exactly; the request
+    counts in the first share, prompts in equal shares."""
+    weights = [max(1, weight) for weight in weights]
+    total, number = sum(weights), len(weights)
+    shares, before = [], 0
+    for index, weight in enumerate(weights):
+        upto = before + weight
+        shares.append(
+            Usage(
+                requests=0 if index else usage.requests,
+                prompts=usage.prompts * (index + 1) // number - usage.prompts * index // number,
+                prompt_tokens=usage.prompt_tokens * upto // total - usage.prompt_tokens * before // total,
+                output_tokens=usage.output_tokens * upto // total - usage.output_tokens * before // total,
+                seconds=usage.seconds * weight / total,
+                cached=usage.cached * (index + 1) // number - usage.cached * index // number,
+            )
+        )
+        before = upto
+    return shares
 
 
 def _digest(stem: str, prompt: Prompt) -> bytes:
@@ -162,9 +157,8 @@ class DrawRequest(Request):
     temperature: float
     seed: int | None = None
 
-    @property
-    def output_tokens(self) -> int:
-        return self.n * self.max_tokens
+    def written(self, info: EngineInfo) -> int:
+        return self.n * (self.max_tokens + info.thinking_tokens)
 
     @property
     def repeatable(self) -> bool:
@@ -180,25 +174,6 @@ class DrawRequest(Request):
                 f"{len(self.prompts)} prompts were asked; the engine answered {len(answers)}"
             )
         return self.read(answers)
-
-    def halves(self) -> tuple[Self, Self] | None:
-        """Returns two requests for half of the prompts each; for one prompt, two for half of its answers each, with
-        the seeds that a server gives to its own choices."""
-        if len(self.prompts) > 1:
-            return Request.halves(self)
-        if self.n == 1 or self.temperature == 0:
-            return None
-        first, seed = self.n // 2, self.seed
-        rest = replace(self, n=self.n - first, seed=None if seed is None else seed + first)
-        return replace(self, n=first), rest
-
-    def rejoined(self, replies: Sequence[Reply]) -> Reply:
-        whole = Request.rejoined(self, replies)
-        if len(self.prompts) > 1:
-            return whole
-        samples = tuple(sample for drawn, _ in whole.values for sample in drawn)
-        cut = max(cut for _, cut in whole.values)
-        return Reply([(samples, cut)], replace(whole.usage, prompts=1))
 
     def stem(self, info: EngineInfo) -> str:
         return f"{info.fingerprint} sample {self.n} {self.max_tokens} {self.temperature!r} {self.seed}"

@@ -15,9 +15,8 @@ import numpy as np
 from ragguard.engines.base import Engine
 from ragguard.engines.engine import only_judges, send_to
 from ragguard.engines.entailer import Entailer, rows_of
-from ragguard.engines.requests import ContinuationRequest
+from ragguard.engines.requests import ContinuationRequest, apportion
 from ragguard.errors import EngineProtocolError
-from ragguard.records import Usage
 from ragguard.scorers.question import (
     Answer,
     EntailAnswer,
@@ -30,29 +29,6 @@ from ragguard.scorers.question import (
     TextQuestion,
     label_answers,
 )
-
-
-def apportion(usage: Usage, lengths: Sequence[int]) -> list[Usage]:
-    """Returns shares of one call's usage, by the lengths of its questions, that add up to it exactly; the request
-    counts in the first share."""
-    weights = [max(1, length) for length in lengths]
-    total, number = sum(weights), len(weights)
-    shares, before = [], 0
-    for index, weight in enumerate(weights):
-        upto = before + weight
-        shares.append(
-            Usage(
-                requests=0 if index else usage.requests,
-                prompts=usage.prompts * (index + 1) // number - usage.prompts * index // number,
-                prompt_tokens=usage.prompt_tokens * upto // total - usage.prompt_tokens * before // total,
-                output_tokens=usage.output_tokens * upto // total - usage.output_tokens * before // total,
-                seconds=usage.seconds * weight / total,
-                cached=usage.cached * (index + 1) // number - usage.cached * index // number,
-            )
-        )
-        before = upto
-    return shares
-
 
 GUARDING = -10
 """The priority of a guard's questions: a retrieval waits for them."""

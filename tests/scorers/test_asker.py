@@ -9,12 +9,13 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.base import as_prompt
 from ragguard.engines.entailer import Pair
+from ragguard.engines.requests import apportion
 from ragguard.errors import CapExceeded, EngineProtocolError, EngineUnreachable, PromptTooLong
 from ragguard.records import Score, Usage
 from ragguard.scorers import Belief, Contested
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import Asker, PromptAllowance, tokens_of
-from ragguard.scorers.models import Models, apportion
+from ragguard.scorers.models import Models
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.question import EntailQuestion, LabelQuestion, SampleQuestion
 

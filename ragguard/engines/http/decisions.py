@@ -1,7 +1,7 @@
 """Decision servers: models that answer typed questions about a text (the state) with a probability for each option.
 
 They judge and do not read: they write no text. Turns prompts with labels into states and questions, these into the JSON
-of System One, of OpenAI's decisions API or of SGLang's, and the server's answers into label probabilities.
+of System One or of OpenAI's decisions API, and the server's answers into label probabilities.
 """
 
 from __future__ import annotations
@@ -124,20 +124,6 @@ def _openai(model: str, state: str, questions: Questions) -> dict[str, Any]:
     return {"model": model, "input": state, "questions": asked}
 
 
-def _sglang(model: str, state: str, questions: Questions) -> dict[str, Any]:
-    """Returns a body in SGLang's form, which has no field `model` since such a server serves only one."""
-
-    def options(one: TypedQuestion) -> dict[str, Any]:
-        if one.kind == "score":
-            return {"levels": list(one.names)}
-        return {"options": one.options("name", "description")}
-
-    asked = [
-        {"id": one.id, "type": one.kind, "question": one.instructions, **options(one)} for one in questions
-    ]
-    return {"input": state, "questions": asked}
-
-
 class Wire(NamedTuple):
     """A form of decision servers: where a request goes, and what it holds."""
 
@@ -147,11 +133,11 @@ class Wire(NamedTuple):
     """Builds the body of a request from the model's name, the text of the state, and the questions."""
 
 
-WIRES: Mapping[str, tuple[Wire, ...]] = {
-    "systemone": (Wire("systemone", "/systemone", _system_one),),
-    "decisions": (Wire("openai", "/decisions", _openai), Wire("sglang", "/decisions", _sglang)),
+WIRES: Mapping[str, Wire] = {
+    "systemone": Wire("systemone", "/systemone", _system_one),
+    "decisions": Wire("openai", "/decisions", _openai),
 }
-"""The forms that are tried, in this order, for an address with the scheme `systemone:` or `decisions:`."""
+"""The form of each scheme of an address."""
 
 
 def _read(reply: Any, questions: Questions, url: str) -> list[tuple[float, ...]]:
@@ -265,35 +251,29 @@ class DecisionModel:
 
 
 async def look_at_decisions(client: HttpClient, served: ServedModel, scheme: str) -> DecisionModel:
-    """Asks one question in each form of a scheme until the server answers.
-
-    Raises EngineRejected, with what the server said to each form, where it answers in none.
-    """
-    base, faults = client.address.base, list[str]()
+    """Asks the server one question. Raises EngineRejected where it does not answer in the form of the scheme."""
+    base, wire = client.address.base, WIRES[scheme]
     server = hashlib.sha256(base.encode()).hexdigest()[:12]
-    trial = TypedQuestion("Does the text name a town?", ("yes", "no"), ("it names one", "it names none"))
-    for wire in WIRES[scheme]:
-        info = EngineInfo(
-            model=served.id,
-            kind="decisions",
-            fingerprint=f"decisions/{wire.name}/{served.id}/{server}/{FORM}",
-            prompts="decisions",
-            capabilities=frozenset({"exact_labels", "decisions"}),
-            location=base,
-            notes=(served.note,) if served.note else (),
-        )
-        found = DecisionModel(client, wire, info)
-        try:
-            (answer,), _ = await found.decide([trial], None, as_prompt("Oslo is a town."))
-        except (EngineRejected, EngineOverloaded) as error:
-            if error.status not in (400, 404, 405, 415, 422, 501):
-                raise
-            faults.append(str(error))
-            continue
-        if sum(answer) < 1 - _EXACTLY:
-            info = replace(info, capabilities=info.capabilities | {"label_mass"})
-        return replace(found, info=info)
-    raise EngineRejected(
-        f"{base} does not answer typed questions in the form of {scheme}: {'; '.join(faults)}; give the same server "
-        f"without `{scheme}:`, so that it is asked for labels, if it shows log-probabilities"
+    info = EngineInfo(
+        model=served.id,
+        kind="decisions",
+        fingerprint=f"decisions/{wire.name}/{served.id}/{server}/{FORM}",
+        prompts="decisions",
+        capabilities=frozenset({"exact_labels", "decisions"}),
+        location=base,
+        notes=(served.note,) if served.note else (),
     )
+    found = DecisionModel(client, wire, info)
+    trial = TypedQuestion("Does the text name a town?", ("yes", "no"), ("it names one", "it names none"))
+    try:
+        (answer,), _ = await found.decide([trial], None, as_prompt("Oslo is a town."))
+    except (EngineRejected, EngineOverloaded) as error:
+        if error.status not in (400, 404, 405, 415, 422, 501):
+            raise
+        raise EngineRejected(
+            f"{base} does not answer typed questions in the form of {scheme}: {error}; give the same server without "
+            f"`{scheme}:`, so that it is asked for labels, if it shows log-probabilities"
+        ) from error
+    if sum(answer) < 1 - _EXACTLY:
+        info = replace(info, capabilities=info.capabilities | {"label_mass"})
+    return replace(found, info=info)

@@ -54,8 +54,8 @@ class ServerEngine(HttpEngine):
 
     Args:
         url: The server's address.
-        by: `systemone` or `decisions` for a model that judges by typed questions in this form (`decisions`: OpenAI's
-            or SGLang's, whichever the server speaks) and reads nothing; empty for one that reads.
+        by: `systemone` or `decisions` (OpenAI's form) for a model that judges by typed questions and reads nothing;
+            empty for one that reads.
         how: The further arguments of `HttpEngine`.
     """
 

@@ -195,7 +195,6 @@ CREATE INDEX IF NOT EXISTS {_TABLE}_written ON {_TABLE} (written);
 _PRUNE = f"""
 DELETE FROM {_TABLE} WHERE written <= (SELECT written FROM {_TABLE} ORDER BY written DESC LIMIT 1 OFFSET ?)
 """
-_AT_ONCE = 500
 _PRUNE_EVERY = 1000
 
 
@@ -219,11 +218,9 @@ class DiskCache:
         found: dict[bytes, Value] = {}
 
         def read(file: sqlite3.Connection) -> None:
-            for start in range(0, len(keys), _AT_ONCE):
-                some = keys[start : start + _AT_ONCE]
-                marks = ",".join("?" * len(some))
-                rows = file.execute(f"SELECT key, value FROM {_TABLE} WHERE key IN ({marks})", some)
-                found.update((key, _as_tuples(json.loads(value))) for key, value in rows)
+            for key in keys:
+                for (value,) in file.execute(f"SELECT value FROM {_TABLE} WHERE key = ?", (key,)):
+                    found[key] = _as_tuples(json.loads(value))
 
         if not self._lost and not self._closed:
             await asyncio.wrap_future(self._thread.submit(self._use, "read", read))

@@ -21,9 +21,6 @@ from ragguard.engines.requests import Reply, Request
 from ragguard.errors import CircuitOpen, Closed, EngineError, EngineTimeout, InvalidInput
 from ragguard.runtime.deadline import remaining, until
 
-_MOST_LABELS = 16
-"""The most labels of one batch: each prompt is answered for every one of them."""
-
 
 @dataclass(eq=False, slots=True)
 class _CallBatch:
@@ -105,7 +102,7 @@ class Coalesce(Layer):
         batch = self._open.get((loop, group))
         if batch is not None:
             labels = batch.labels | request.columns
-            apart = labels != batch.labels and (len(labels) > _MOST_LABELS or _may_begin_alike(labels))
+            apart = labels != batch.labels and _may_begin_alike(labels)
             if batch.prompts + len(request.prompts) <= self._max_prompts and not apart:
                 batch.labels = labels
                 return batch

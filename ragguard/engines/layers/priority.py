@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.layers.retry import failure_since
-from ragguard.engines.requests import DrawRequest, Reply, Request, Value
+from ragguard.engines.requests import Reply, Request, Value
 from ragguard.errors import EngineOverloaded, EngineTimeout, InvalidInput
 from ragguard.records import Usage
 from ragguard.runtime.limiter import LEAST, Place, WorkWindow
@@ -47,7 +47,7 @@ class Priority(Layer):
         super().__init__(engine)
         self._seconds = seconds
         self._window = WorkWindow(start)
-        self._kept: OrderedDict[tuple[Hashable, Prompt], tuple[Request, Value]] = OrderedDict()
+        self._kept: OrderedDict[bytes, Value] = OrderedDict()
 
     async def send(self, request: Request) -> Reply:
         """Sends the request in parts, each when its turn has come. Where one fails for good no further part is sent,
@@ -110,35 +110,30 @@ class Priority(Layer):
                 self._window.answered(place.need, began, self._seconds)
             return reply
         except EngineTimeout:
-            halves = part.halves()
-            if (part.deadline is not None and time.monotonic() >= part.deadline) or (alone and not halves):
+            middle = len(part.prompts) // 2
+            if (part.deadline is not None and time.monotonic() >= part.deadline) or (alone and not middle):
                 raise
             self._window.late(began)
         finally:
             place.leave()
-        if not halves:
+        if not middle:
             return await self._answer(part, info, await self._enter(part, info))
-        return part.rejoined([await self.send(half) for half in halves])
+        halves = [
+            await self.send(part.about(half)) for half in (part.prompts[:middle], part.prompts[middle:])
+        ]
+        return Reply([*halves[0].values, *halves[1].values], halves[0].usage + halves[1].usage)
 
     def _keep(self, part: Request, values: Sequence[Value], info: EngineInfo) -> None:
         """Keeps what a call that failed had answered."""
         if part.repeatable:
-            group = part.group(info)
-            self._kept.update(
-                {(group, p): (part.about(()), v) for p, v in zip(part.prompts, values, strict=True)}
-            )
+            self._kept.update(zip(part.keys(info), values, strict=True))
             while len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
 
     def _taken(self, request: Request, info: EngineInfo) -> dict[int, Value]:
         """Returns what is kept of the request's prompts, by their index, and keeps it no longer."""
-        found, group = dict[int, Value](), request.group(info)
-        for at, prompt in enumerate(request.prompts):
-            whole, value = self._kept.get((group, prompt), (None, ()))
-            if whole is not None and request.columns <= whole.columns:
-                del self._kept[group, prompt]
-                (found[at],) = request.taken([value], whole)
-        return found
+        keys = enumerate(request.keys(info))
+        return {at: self._kept.pop(key) for at, key in keys if key in self._kept}
 
 
 def _leave(place: Place, _: object) -> None:
@@ -148,6 +143,4 @@ def _leave(place: Place, _: object) -> None:
 
 def _work(request: Request, prompt: Prompt, info: EngineInfo) -> int:
     """Returns the work that one prompt is, in tokens to write."""
-    thinking = info.thinking_tokens * (request.n if isinstance(request, DrawRequest) else 0)
-    written = info.label_tokens if request.columns else request.output_tokens + thinking
-    return written + prompt.size // _BYTES_PER_WORK
+    return request.written(info) + prompt.size // _BYTES_PER_WORK

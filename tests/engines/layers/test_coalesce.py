@@ -70,18 +70,6 @@ async def test_different_labels_are_asked_together_and_each_caller_gets_its_own(
         assert answer.usage.prompts == len(texts)
 
 
-async def test_calls_with_more_than_sixteen_labels_together_are_split():
-    engine = ScriptedEngine()
-    layer = Coalesce(engine, window_ms=5)
-    await asyncio.gather(
-        *(layer.label_probs([f"{i}"], [chr(65 + 2 * i), chr(66 + 2 * i)]) for i in range(20))
-    )
-    assert [len(call.labels) for call in engine.calls] == [16, 16, 8]
-    many = [str(i) for i in range(30)]
-    await asyncio.gather(*(layer.label_probs([f"{i}"], many) for i in range(20)))
-    assert [len(call.prompts) for call in engine.calls[3:]] == [20]
-
-
 @pytest.mark.parametrize(
     "engine",
     [ScriptedEngine(mode="sequence"), ScriptedEngine(capabilities=frozenset({"top_logprobs"}))],
