@@ -179,8 +179,10 @@ class RunWriter:
         if around.kind is Kind.POSTPROCESSOR or around.step_id:
             hand_verdicts_on(around, call.verdicts)
             return
+        tool = next((one for one in chain(around) if one.kind is Kind.TOOL), None)
+        among = () if tool is None else tool.retrieved or ()
         for verdict in call.verdicts:
-            guard_decided(self.recorder, call.run.id, verdict, query=call.asked)
+            guard_decided(self.recorder, call.run.id, verdict, query=call.asked, among=among)
 
     def tool_began(self, call: Call) -> None:
         """Begins a tool; a declared tool is a retrieval, and retrievals inside are parts of it."""

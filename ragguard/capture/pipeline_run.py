@@ -277,14 +277,20 @@ TOOL_CALL = "tool_call_id"
 
 
 def guard_decided(
-    recorder: Recorder, run_id: str, verdict: Verdict, *, query: str = "", tool_call: str = ""
-) -> bool:
+    recorder: Recorder, run_id: str, verdict: Verdict, *, query: str = "", tool_call: str = "",
+    among: Sequence[str] = (),
+) -> bool:  # fmt: skip
     """Adds a guard's decision to the latest retrievals of an open run that found the passages it judged; returns False
-    where none did. A decision about a tool call's result can only be about retrievals of that call."""
+    where none did. A decision in a call of a tool, or about its result, can only be about retrievals of that call:
+    those with the id `tool_call`, or `among` the ids of steps that were made in it."""
     run = recorder.open_run(run_id)
     ended = [] if run is None else [(event.step, decision) for event, decision in run.model_calls.latest()]
     before = {step.id: decision for step, decision in ended}
-    steps = [step for step, _ in ended if not tool_call or step.metadata.get(TOOL_CALL) == tool_call]
+    steps = [
+        step
+        for step, _ in ended
+        if (not tool_call or step.metadata.get(TOOL_CALL) == tool_call) and (not among or step.id in among)
+    ]
     # A tool may have rewritten the passages that were retrieved in it.
     chosen = concerned(steps, verdict.judged, query) or (steps[:1] if tool_call else [])
     for step in chosen:

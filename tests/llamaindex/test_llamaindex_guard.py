@@ -7,6 +7,7 @@ import copy
 import pickle
 
 import pytest
+from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import QueryFusionRetriever
@@ -14,7 +15,7 @@ from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextN
 from llama_index.core.tools import RetrieverTool
 from pydantic import ValidationError
 from support.guards import guarding, judging
-from support.llamaindex_parts import QUESTION, ListRetriever, Says, ids, nodes, scripted
+from support.llamaindex_parts import QUESTION, ListRetriever, Says, call, ids, nodes, scripted
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard, connect
@@ -72,6 +73,21 @@ async def test_a_retriever_tool_without_capture_judges_by_the_agents_words():
         "firm in Oslo", [node.text for node in nodes("search", 2, "\nquery is firm in Oslo\n")]
     )
     assert judge.calls[0].texts == plain.calls[0].texts
+
+
+async def test_decision_of_one_of_two_parallel_tools_that_find_the_same_is_that_of_its_own_step(
+    recorder, captured
+):
+    tools = [
+        RetrieverTool.from_defaults(
+            ListRetriever(), name="guarded", node_postprocessors=[DistractorPostprocessor(guarding())]
+        ),
+        RetrieverTool.from_defaults(ListRetriever(), name="plain"),
+    ]
+    llm = scripted([call("guarded", query="x"), call("plain", query="x")], "done")
+    await FunctionAgent(tools=tools, llm=llm, streaming=False).run(user_msg=QUESTION)
+    decided = {step.tool: step.decision is not None for step in captured.run.steps}
+    assert decided == {"guarded": True, "plain": False}
 
 
 class Adds(BaseNodePostprocessor):
