@@ -53,55 +53,41 @@ Delivery: TypeAlias = Callable[[], Delivered]
 """Computes what the model got; must not raise."""
 
 
+@dataclass(slots=True, eq=False)
 class RunStarted:
-    """Reports that a run began. Its question may still be unknown; it has no steps yet.
+    """Reports that a run began. Its question may still be unknown; it has no steps yet."""
 
-    By its `names` the store finds the run that it goes on with. `run_id` is the run's id, for callers that must not
-    build the run to know the id.
-    """
-
-    __slots__ = ("_packed", "names", "run_id")
-
-    def __init__(self, run: Run | Callable[[], Run], names: RunNames | None = None, run_id: str = "") -> None:
-        self._packed, self.names, self.run_id = run, names or UNNAMED, run_id
-
-    @property
-    def content(self) -> object:
-        """The content of the event, built or not, so that its size can be estimated."""
-        return getattr(self._packed, "args", self._packed)
+    made: Run | Callable[[], Run]
+    """The run as it began, or a function that makes it, since a hook need not do that."""
+    names: RunNames = UNNAMED
+    """What the run is called, by which the store finds the run that it goes on with."""
+    run_id: str = ""
+    """The run's id, for readers that must not make the run to know it."""
 
     @property
     def run(self) -> Run:
-        """The run as it began; built when it is first read, since a hook need not do that."""
-        if not isinstance(self._packed, Run):
-            self._packed = self._packed()
-        return self._packed
+        """The run as it began."""
+        if not isinstance(self.made, Run):
+            self.made = self.made()
+        return self.made
 
 
+@dataclass(slots=True, eq=False)
 class StepEnded:
     """Reports that a retrieval ended, with passages or with an error."""
 
-    __slots__ = ("_packed", "run_id")
-
-    def __init__(self, step: RetrievalStep | Callable[[], RetrievalStep], run_id: str = "") -> None:
-        """Takes the step, or a function that makes it; with `run_id` nobody must build the step to know its run."""
-        self._packed, self.run_id = step, run_id
-
-    @property
-    def content(self) -> object:
-        """The content of the event, built or not, so that its size can be estimated."""
-        packed = self._packed
-        return packed if isinstance(packed, RetrievalStep) else getattr(packed, "__self__", packed)
+    made: RetrievalStep | Callable[[], RetrievalStep]
+    """The step, or a function that makes it: that takes a while, and may call a user's splitter, so an intake reads the
+    step after the hook has returned."""
+    run_id: str = ""
+    """The run's id, for readers that must not make the step to know it."""
 
     @property
     def step(self) -> RetrievalStep:
-        """The retrieval with its passages; built when it is first read.
-
-        An intake reads the step after the hook has returned: building takes a while, and may call a user's splitter.
-        """
-        if not isinstance(self._packed, RetrievalStep):
-            self._packed = self._packed()
-        return self._packed
+        """The retrieval with its passages."""
+        if not isinstance(self.made, RetrievalStep):
+            self.made = self.made()
+        return self.made
 
 
 class StepAmended:

@@ -148,8 +148,7 @@ class WholeRun:
 
     def as_events(self) -> tuple[RunStarted, StepEnded, RunEnded]:
         """Returns the events of this run; called on the writer's thread, since it unpacks the passages."""
-        id = str(self.id)
-        metadata = self.metadata() if callable(self.metadata) else self.metadata
+        id, metadata = str(self.id), self.metadata() if callable(self.metadata) else self.metadata
         passages, about = unpacked(self.found, self.unpack, {"retriever": self.name} if self.name else {})
         k = self.top_k if self.top_k is not None and self.top_k >= max(len(passages), 1) else None
         run = Run(

@@ -43,7 +43,7 @@ def size_of(event: Event | WholeRun) -> int:
     """Returns about how many bytes an event holds. Texts count in full, also where others hold them as well."""
     held: object = event
     if isinstance(event, RunStarted | StepEnded):
-        held = event.content
+        held = getattr(event.made, "__self__", getattr(event.made, "args", event.made))  # made or not
     try:
         names = next((names for kind, names in _CONTENT.items() if isinstance(held, kind)), ())
         content = held if type(held) is tuple else [getattr(held, name) for name in names]
