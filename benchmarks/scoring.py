@@ -187,7 +187,7 @@ async def count(runs: Sequence[Run]) -> dict[str, Any]:
         ours += Cost(sum(meter.requests.values()), sum(meter.prompts.values()), compared.pairs, meter.tokens)
         alone += naive(run, meter, compared)
         plan = await pipeline.plan(run)
-        foretold += Cost(plan.requests, plan.prompts, plan.pairs, plan.prompt_tokens)
+        foretold += Cost(plan.requests, plan.prompts, pairs, plan.prompt_tokens)
     n = len(runs)
     return {
         "runs": n,

@@ -262,25 +262,17 @@ def explanation_of(overview: Overview) -> Explanation:
             step.texts,
             read=frozenset(rank for rank, kept in enumerate(step.kept, 1) if kept),
             dropped=frozenset(step.reasons),
-            texts_known=all(text.strip() for text in step.texts),
         )
         for number, step in enumerate(overview.steps, 1)
     }
     facts = RunFacts(
         question=row["question"], answer=row["answer"] or "", references=overview.references,
-        hops=list(hops.values()), sub_questions=overview.sub_questions,
+        hops=list(hops.values()),
     )  # fmt: skip
     of_passages = (
-        Number(
-            step_id=seq,
-            position=rank,
-            name=name,
-            value=value / SCALE,
-            stderr=None if error is None else error / SCALE,
-            sub_question=sub,
-        )
-        for seq, rank, name, value, sub, error in json.loads(summary.of_passages)
-        if name == "utility" or (name == "answerability" and overview.sub_questions)
+        Number(seq, rank, name, value / SCALE, stderr=None if error is None else error / SCALE)
+        for seq, rank, name, value, _, error in json.loads(summary.of_passages)
+        if name == "utility"
     )
     others = (
         Number(

@@ -375,7 +375,7 @@ def _plan_sentence(plan: Plan, price: tuple[float, float] | None) -> str:
             "the requests are those of a server that answers many prompts and samples at once, such as vLLM; others "
             f"take several times as many, and thinking models write more. Ask again when it can be reached: {problem}"
         )
-    if plan.pairs:
+    if any(line.verb == "entail" for line in plan.lines):
         lines.append(
             "how many answers are compared is known only from the answers: this assumes three different ones in a "
             "context; answers that differ more take several times as many comparisons. Score a sample to know"

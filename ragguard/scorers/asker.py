@@ -26,7 +26,7 @@ from ragguard.scorers.question import (
     EntailQuestion,
     LabelQuestion,
     Question,
-    TextQuestion,
+    SampleQuestion,
     count_tokens,
     prompt_tokens,
 )
@@ -55,14 +55,13 @@ class Respondent(Protocol):
 
 def _call_of(question: Question, one_model: bool) -> Hashable:
     """Returns the model, verb and parameters of a question; questions for which these are equal share a call."""
-    if isinstance(question, EntailQuestion):
-        return "entailer"
-    who = "engine" if one_model else question.who
+    who = "engine" if one_model and question.who == "judge" else question.who
+    parameters: Hashable = None
     if isinstance(question, LabelQuestion):
-        return who, question.labels
-    if isinstance(question, TextQuestion):
-        return who, "text"
-    return who, question.n, question.max_tokens, question.temperature, question.seed
+        parameters = question.labels
+    elif isinstance(question, SampleQuestion):
+        parameters = (question.n, question.max_tokens, question.temperature, question.seed)
+    return who, question.verb, parameters
 
 
 def tokens_of(question: Question, around_pair: int = 0) -> int:

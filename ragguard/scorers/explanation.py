@@ -116,12 +116,12 @@ def explain_facts(facts: RunFacts) -> Explanation:
     answer = _AnswerEvidence(facts)
     cause, about_answer = answer.explain()
     bridges = dict(_bridges(facts))
-    sentences = [about_answer, _about_hops(facts, bridges)]
+    stating = frozenset(answer.reference_at)
     return Explanation(
         cause,
-        [sentence for sentence in sentences if sentence],
-        sources=answer.sources if facts.verdict == "wrong" else frozenset(),
-        stating=answer.stating,
+        [sentence for sentence in (about_answer, _about_hops(facts, bridges)) if sentence],
+        sources=frozenset(answer.places) - stating if facts.verdict == "wrong" else frozenset(),
+        stating=stating,
         bridges=bridges,
     )
 
@@ -131,36 +131,36 @@ class _AnswerEvidence:
 
     def __init__(self, facts: RunFacts) -> None:
         self._facts = facts
-        known = all(hop.texts_known for hop in facts.hops)
-        self._answer_findable = known and bool(findable([facts.answer]))
-        self._reference_findable = known and bool(findable(facts.references))
-        stating = _stating(facts, facts.references) if known else []
-        self._reference_at = [(hop.number, rank) for hop, rank in stating if rank in hop.read]
+        self._known = all(text.strip() for hop in facts.hops for text in hop.texts)
+        """False where a passage has no text, as an image, or as in a folder of scored parts."""
+        self._reference_findable = self._known and bool(findable(facts.references))
+        self.reference_at = self._stating(facts.references)
         """The passages that were read and state a reference."""
-        self._unread_at = [
-            ((hop.number, rank), rank in hop.dropped) for hop, rank in stating if rank not in hop.read
-        ]
-        """The passages with a reference that the model did not get, and whether a guard dropped each."""
-        parts = [facts.answer]
-        if known and not self._read(facts.answer):
-            parts += [one for one in facts.references if mentions(facts.answer, findable([one]))]
-            parts += filter(self._is_new, names_in(facts.answer))
-        read = [(part, self._read(part)) for part in parts if known]
-        self.phrase, self.places = next((found for found in read if found[1]), (facts.answer, []))
+        found = ((part, self._stating([part])) for part in self._parts())
+        self.phrase, self.places = next((one for one in found if one[1]), (facts.answer, []))
         """The answer, or what of it a passage has (a reference, or else a name), and the passages that were read and
         state it."""
-        utilities = {(hop.number, rank): value for hop in facts.hops for rank, value in hop.utilities.items()}
-        self._utilities = [utilities.get(place, 0.0) for place in self.places]
 
-    def _read(self, text: str) -> list[Place]:
-        """Returns the passages that were read and state a text."""
-        return [(hop.number, rank) for hop, rank in _stating(self._facts, [text]) if rank in hop.read]
+    def _stating(self, texts: Sequence[str], *, read: bool = True) -> list[Place]:
+        """Returns the passages, read or unread, that state one of the texts word for word."""
+        phrases = findable(texts) if self._known else []
+        return [
+            (hop.number, rank)
+            for hop in self._facts.hops
+            for rank, passage in enumerate(hop.texts, 1)
+            if (rank in hop.read) == read and mentions(passage, phrases)
+        ]
 
-    def _is_new(self, name: str) -> bool:
-        """Returns whether the answer holds a name that neither question, queries nor references have."""
-        known = (self._facts.question, *self._facts.references, *(hop.query for hop in self._facts.hops))
-        phrase = findable([name])
-        return not any(mentions(text, phrase) for text in known)
+    def _parts(self) -> Iterable[str]:
+        """Yields the answer, the references in it, then its names that neither question, queries nor references
+        have."""
+        facts = self._facts
+        yield facts.answer
+        yield from (one for one in facts.references if mentions(facts.answer, findable([one])))
+        known = (facts.question, *facts.references, *(hop.query for hop in facts.hops))
+        for name in names_in(facts.answer):
+            if not any(mentions(text, findable([name])) for text in known):
+                yield name
 
     def explain(self) -> tuple[Cause, str]:
         """Returns what decided the answer, and the sentence about it."""
@@ -181,29 +181,19 @@ class _AnswerEvidence:
         reference = f"reference {_quoted(facts.references[0])}"
         if verdict == "wrong" and mentions(facts.answer, findable(facts.references)):
             return "", f"Judged wrong, though the answer has the words of the {reference}."
-        if self._reference_at:
+        if self.reference_at:
             return self._though_read(outcome, source, reference)
         return self._unread(outcome, source, reference)
 
-    @property
-    def stating(self) -> frozenset[Place]:
-        """The passages that were read and state a reference."""
-        return frozenset(self._reference_at)
-
-    @property
-    def sources(self) -> frozenset[Place]:
-        """The passages that state the answer and no reference."""
-        return frozenset(self.places) - self.stating
-
     def _right(self, *, supported: bool) -> tuple[Cause, str]:
-        quoted, words = _quoted(self._facts.answer), normalise(self._facts.answer)
-        right = "Right" if words in map(normalise, self._facts.references) else "Judged right"
+        facts, quoted = self._facts, _quoted(self._facts.answer)
+        right = "Right" if normalise(facts.answer) in map(normalise, facts.references) else "Judged right"
         found = ""
         if self.places:
             found = f"{_quoted(self.phrase)} is in {_places(self.places)}"
-        elif self._reference_at:
-            found = f"the reference {_quoted(self._facts.references[0])} is in {_places(self._reference_at)}"
-        elif supported and self._answer_findable:
+        elif self.reference_at:
+            found = f"the reference {_quoted(facts.references[0])} is in {_places(self.reference_at)}"
+        elif supported and self._known and findable([facts.answer]):
             found = f"{quoted} is in no passage that was read"
         if supported:
             return "right", f"{right}: {found}." if found else f"{right}."
@@ -218,16 +208,18 @@ class _AnswerEvidence:
         """Returns where the answer stands, and a reference that it does not have."""
         facts, reference = self._facts, ""
         if not self.places:
-            said = not self._answer_findable or not facts.hops or is_abstention(facts.answer)
-            return "" if said else f"The answer {_quoted(facts.answer)} is in no passage that was read."
+            sought = self._known and facts.hops and findable([facts.answer])
+            if not sought or is_abstention(facts.answer):
+                return ""
+            return f"The answer {_quoted(facts.answer)} is in no passage that was read."
         if self._reference_findable and not mentions(facts.answer, findable(facts.references)):
-            at = _places(self._reference_at).partition(" ")[2] if self._reference_at else "none that was read"
+            at = _places(self.reference_at).partition(" ")[2] if self.reference_at else "none that was read"
             reference = f", the reference {_quoted(facts.references[0])} in {at}"
         return f"The answer {_quoted(self.phrase)} is in {_places(self.places)}{reference}."
 
     def _though_read(self, outcome: str, source: str, reference: str) -> tuple[Cause, str]:
         """Explains a wrong answer or an abstention of a model that did read a passage with the reference."""
-        at = _places(self._reference_at)
+        at = _places(self.reference_at)
         missing = "" if source and self._believed() else self._missing()
         if missing:
             first = f"{source}. The" if source else "the"
@@ -239,11 +231,12 @@ class _AnswerEvidence:
 
     def _unread(self, outcome: str, source: str, reference: str) -> tuple[Cause, str]:
         """Explains a wrong answer or an abstention of a model that read no passage with the reference."""
-        if self._unread_at:
-            places = [place for place, _ in self._unread_at]
-            lost = "the guard dropped" if self._unread_at[0][1] else "the model did not get"
+        facts = self._facts
+        if unread := self._stating(facts.references, read=False):
+            hop, rank = unread[0]
+            lost = "the guard dropped" if rank in facts.hops[hop - 1].dropped else "the model did not get"
             also = f" {source}." if source else ""
-            return "dropped", f"{outcome}: the {reference} is in {_places(places)}, which {lost}.{also}"
+            return "dropped", f"{outcome}: the {reference} is in {_places(unread)}, which {lost}.{also}"
         missing = self._missing()
         more = f" {missing[0].upper()}{missing[1:]}." if missing else ""
         if not source:
@@ -253,16 +246,19 @@ class _AnswerEvidence:
         said = f"{outcome}: {source}, the {reference} in none that was read.{more}"
         return "misled" if misled else "not_found", said
 
+    @property
+    def _utilities(self) -> list[float]:
+        """The utilities of the passages that state the answer."""
+        return [self._facts.hops[hop - 1].utilities.get(rank, 0.0) for hop, rank in self.places]
+
     def _believed(self) -> bool:
         """Returns whether a passage that states the answer was judged to answer its hop's query."""
         return any(utility > CLEAR for utility in self._utilities)
 
     def _missing(self) -> str:
-        """Returns which hop found nothing for its query, or which given sub-question nothing answers; "" for none.
-
-        A hop that found the reference found something, whatever the judge says of it.
-        """
-        facts, stating = self._facts, {hop for hop, _ in self._reference_at}
+        """Returns which hop found nothing for its query; "" for none. A hop that found the reference found something,
+        whatever the judge says of it."""
+        facts, stating = self._facts, {hop for hop, _ in self.reference_at}
         answered = {
             normalise(hop.query) for hop in facts.hops if hop.answers_its_query or hop.number in stating
         }
@@ -272,24 +268,11 @@ class _AnswerEvidence:
             for hop in facts.hops
             if hop.answers_its_query is False and normalise(hop.query) not in answered
         ]
-        if without:
-            own = "hop {} found nothing that answers its query"
-            several = "hops {} found nothing that answers their queries"
-            return (own if len(without) == 1 else several).format(_listed(without))
-        if facts.unanswered and not (stating and len(facts.sub_questions) == 1):
-            return f"no passage that was read answers {_quoted(facts.unanswered[0])}"
-        return ""
-
-
-def _stating(facts: RunFacts, texts: Sequence[str]) -> list[tuple[HopFacts, int]]:
-    """Returns the passages that state one of the texts word for word, each by its hop and rank."""
-    phrases = findable(texts)
-    return [
-        (hop, rank)
-        for hop in facts.hops
-        for rank, passage in enumerate(hop.texts, 1)
-        if mentions(passage, phrases)
-    ]
+        if not without:
+            return ""
+        if len(without) == 1:
+            return f"hop {without[0]} found nothing that answers its query"
+        return f"hops {_listed(without)} found nothing that answers their queries"
 
 
 def _bridges(facts: RunFacts) -> Iterable[tuple[int, Bridge]]:

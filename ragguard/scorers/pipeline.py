@@ -32,7 +32,7 @@ from ragguard.scorers.exam.examined import Examined, examine_unknown
 from ragguard.scorers.exam.record import verdicts_of
 from ragguard.scorers.grades import Grades
 from ragguard.scorers.models import SCORING, Models
-from ragguard.scorers.plan import UNKNOWN, Plan, PriceList, merge
+from ragguard.scorers.plan import UNKNOWN, Plan, PriceList
 from ragguard.scorers.question import Ask, prompt_tokens
 from ragguard.scorers.scorer import MODELS, Live, Scorer, completed, failure_of, full_version, live_of
 from ragguard.scorers.utility import QueryFit, Utility
@@ -218,17 +218,14 @@ class ScoringPipeline:
         """Returns the plan of scoring a run; asks no model about it. An engine that was not used yet finds out what its
         server can; defaults stand in for one out of reach."""
         setting, missing = await self._reach()
-        prices = PriceList(
-            one_model=self._judge is self._engine, around_pair=setting.around_pair, window=setting.engine.context,
-            engine=setting.engine, judge=setting.judge,
-        )  # fmt: skip
+        prices = PriceList(setting, one_model=self._judge is self._engine)
         allowance = PromptAllowance(self._caps.prompt_tokens)
         results = await self._run(self._scorers, view_run(run, setting), prices, allowance)
         # Scores from placeholders mean nothing; failures for what lies over a cap are kept.
         capped = CapExceeded.__name__
         failures = tuple(r for r in results if isinstance(r, Failure) and r.error == capped)
         unreachable = dict.fromkeys(str(missing[name]) for name in missing if name != "entailer")
-        return Plan(merge(prices.lines), failures, 1, unreachable=tuple(unreachable))
+        return prices.plan + Plan((), failures, 1, unreachable=tuple(unreachable))
 
     async def identity(self) -> Identity:
         """Returns the identity of the scores of this pipeline; raises where an engine cannot be reached."""

@@ -8,10 +8,9 @@ greatest allowed length, and tokens counted without the model's tokenizer.
 
 from __future__ import annotations
 
-import hashlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ragguard.engines.base import Engine, EngineInfo, Sample
 from ragguard.engines.prompts import PromptSet, load_prompts
@@ -33,14 +32,10 @@ from ragguard.scorers.question import (
     TextQuestion,
     answered,
 )
+from ragguard.scorers.view import Setting
 
 UNKNOWN = EngineInfo("unknown", "unknown", "unknown")
 """The description of a model that cannot be reached; a plan takes it for one that answers many prompts at once."""
-_VERBS: Mapping[type, str] = {
-    LabelQuestion: "label_probs",
-    SampleQuestion: "sample",
-    TextQuestion: "continuations",
-}
 _ANSWERS = 3
 _LINES = "\n".join(f"sub-question {number}" for number in range(1, 4))
 
@@ -59,6 +54,16 @@ class PlanLine:
     prompt_tokens: int = 0
     output_tokens: int = 0
     """The most that can be written."""
+
+    def __add__(self, other: PlanLine) -> PlanLine:
+        return PlanLine(
+            self.who,
+            self.verb,
+            self.requests + other.requests,
+            self.prompts + other.prompts,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +88,6 @@ class Plan:
         return sum(line.prompts for line in self.lines)
 
     @property
-    def pairs(self) -> int:
-        """The number of pairs of answers that are compared."""
-        return sum(line.prompts for line in self.lines if line.verb == "entail")
-
-    @property
     def prompt_tokens(self) -> int:
         """The number of tokens that are read."""
         return sum(line.prompt_tokens for line in self.lines)
@@ -102,76 +102,55 @@ class Plan:
         return (self.prompt_tokens * prompt + self.output_tokens * output) / 1e6
 
     def __add__(self, other: Plan) -> Plan:
+        sums: dict[tuple[str, str], PlanLine] = {}
+        for line in (*self.lines, *other.lines):
+            sums[line.who, line.verb] = sums.get((line.who, line.verb), PlanLine(line.who, line.verb)) + line
         return Plan(
-            merge([*self.lines, *other.lines]),
+            tuple(sums.values()),
             self.failures + other.failures,
             self.runs + other.runs,
             unreachable=tuple(dict.fromkeys(self.unreachable + other.unreachable)),
         )
 
 
-def merge(lines: Iterable[PlanLine]) -> tuple[PlanLine, ...]:
-    """Returns one line for each model and verb, with the sums of the given lines."""
-    sums: dict[tuple[str, str], PlanLine] = {}
-    for line in lines:
-        held = sums.get((line.who, line.verb), PlanLine(line.who, line.verb))
-        sums[line.who, line.verb] = PlanLine(
-            line.who,
-            line.verb,
-            held.requests + line.requests,
-            held.prompts + line.prompts,
-            prompt_tokens=held.prompt_tokens + line.prompt_tokens,
-            output_tokens=held.output_tokens + line.output_tokens,
-        )
-    return tuple(sums.values())
-
-
 @dataclass(slots=True)
 class PriceList:
     """A respondent that answers with placeholders and notes what was asked."""
 
-    one_model: bool = True
+    setting: Setting
+    one_model: bool
     """True where the judge is the engine, so that their questions share calls."""
-    around_pair: int = 0
-    """How many tokens a judge's prompt has around two answers to compare."""
-    window: int | None = None
-    """The most tokens that the model reads of one prompt; a longer prompt is cut and costs no more."""
-    engine: EngineInfo = UNKNOWN
-    judge: EngineInfo = UNKNOWN
-    lines: list[PlanLine] = field(default_factory=list)
+    plan: Plan = Plan()
+    """The calls so far."""
 
     async def respond(self, questions: Sequence[Question]) -> list[Answer]:
         """Notes what one call with these questions costs and returns placeholders."""
-        first = questions[0]
-        verb, who = "entail", "entailer"
-        if not isinstance(first, EntailQuestion):
-            who = "engine" if self.one_model else first.who
-            verb = _VERBS[type(first)]
-        most = self.window or sys.maxsize
-        tokens = sum(min(tokens_of(question, self.around_pair), most) for question in questions)
+        first, around_pair = questions[0], self.setting.around_pair
+        who = "engine" if self.one_model and first.who == "judge" else first.who
+        # A longer prompt than the model reads is cut and costs no more.
+        most = self.setting.engine.context or sys.maxsize
+        tokens = sum(min(tokens_of(question, around_pair), most) for question in questions)
         requests, times, written = self._each(first, len(questions))
-        self.lines.append(
-            PlanLine(
-                who, verb, requests, len(questions), prompt_tokens=tokens * times,
-                output_tokens=written * len(questions),
-            )
-        )  # fmt: skip
+        prompts = len(questions)
+        self.plan += Plan((PlanLine(who, first.verb, requests, prompts, tokens * times, written * prompts),))
         return [_placeholder(question) for question in questions]
 
     def _each(self, question: Question, prompts: int) -> tuple[int, int, int]:
         """Returns the requests of a call with so many prompts, how often a prompt is read, and the most tokens that are
         written for one, as the model takes and answers them."""
         if isinstance(question, EntailQuestion):
-            if not self.around_pair:  # a classifier
+            if not self.setting.around_pair:  # a classifier
                 return 1, 1, 0
-            info = self.judge
+            info, options = self.setting.judge, False
         else:
-            info = getattr(self, question.who)
+            info, options = getattr(self.setting, question.who), bool(question.prompt.options)
         if isinstance(question, SampleQuestion):
             times = 1 if info is UNKNOWN or "n_samples" in info.capabilities else question.n
             written = question.n * (question.max_tokens + info.thinking_tokens)
         elif isinstance(question, TextQuestion):
             times, written = 1, 1
+        elif options and "typed_questions" in info.capabilities:
+            times, written = 1, 0
         else:
             times, written = info.label_requests, info.label_tokens
         together = info is UNKNOWN or "batch" in info.capabilities
@@ -188,7 +167,7 @@ def _placeholder(question: Question) -> Answer:
         return TextAnswer((-1.0,))
     if question.n == 1:
         return SampleAnswer((Sample(_LINES, (-1.0,)),))
-    mark = hashlib.sha256(repr(question.prompt.messages).encode("utf-8", "replace")).hexdigest()[:8]
+    mark = f"{hash(question.prompt) % 10**8:08}"
     texts = [f"{mark} {number % _ANSWERS}" for number in range(question.n)]
     return SampleAnswer(tuple(Sample(text, (-1.0,)) for text in texts))
 

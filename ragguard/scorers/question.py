@@ -12,7 +12,7 @@ import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar, overload
+from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -43,6 +43,12 @@ class LabelQuestion:
     labels: tuple[str, ...]
     who: Who = "judge"
     subject: Subject = Subject()  # noqa: RUF009 - a tuple
+    verb: ClassVar[str] = "label_probs"
+
+    @property
+    def probe(self) -> str:
+        """The probe's name in an examination, see `Subject`."""
+        return self.subject.probe
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,8 @@ class SampleQuestion:
     temperature: float
     seed: int
     who: Who = "engine"
+    verb: ClassVar[str] = "sample"
+    probe: ClassVar[str] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,7 @@ class TextQuestion:
     who: Who = "engine"
     probe: str = ""
     """The probe's name in an examination, see `Subject`."""
+    verb: ClassVar[str] = "continuations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,9 @@ class EntailQuestion:
     """Asks whether the second answer of a pair follows from the first."""
 
     pair: Pair
+    who: ClassVar[Literal["entailer"]] = "entailer"
+    verb: ClassVar[str] = "entail"
+    probe: ClassVar[str] = "entailment"
 
 
 @dataclass(frozen=True, slots=True)

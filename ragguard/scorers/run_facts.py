@@ -40,16 +40,13 @@ _BEGINS_FIGURE = re.compile(rf"[{_DASHES}+±~≈]?[$€£¥]?\d")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-@dataclass(frozen=True, slots=True)
-class Phrase:
+class Phrase(NamedTuple):
     """A short text that is looked for in passages."""
 
     words: str
-    """The text in the form of `words_of`."""
+    """The text in the form of `words_of`, with spaces around it unless its script may not set words apart."""
     rarest: str
     """Characters that a passage with the phrase has, punctuation left out: digits, or else the longest word."""
-    spaceless: bool
-    """True for letters of a script without capitals, such as Han or Thai, where words may not be set apart."""
 
 
 def words_of(text: str) -> str:
@@ -70,9 +67,10 @@ def findable(texts: Iterable[str]) -> list[Phrase]:
             continue
         words = words_of(text)
         bare = normalise(_POSSESSIVE.sub("", text))
+        # Letters of a script without capitals, such as Han or Thai.
         spaceless = any(unicodedata.category(char) == "Lo" for char in words)
         rarest = max(re.findall(r"\d+", bare) or bare.split(), key=len)
-        found.append(Phrase(words, rarest, spaceless))
+        found.append(Phrase(words if spaceless else f" {words} ", rarest))
     return found
 
 
@@ -83,11 +81,8 @@ def mentions(text: str, phrases: Sequence[Phrase]) -> bool:
         phrases = [phrase for phrase in phrases if phrase.rarest in plain]
     if not phrases:
         return False
-    words = words_of(text)
-    return any(
-        phrase.words in words if phrase.spaceless else f" {phrase.words} " in f" {words} "
-        for phrase in phrases
-    )
+    words = f" {words_of(text)} "
+    return any(phrase.words in words for phrase in phrases)
 
 
 def names_in(text: str) -> list[str]:
@@ -114,9 +109,7 @@ CLEAR = 0.2
 """The least size of a utility that is called help or harm."""
 ANSWERS = 3
 """The least rating, from 0 to 5, with which a passage is said to answer a sub-question."""
-READ = frozenset(
-    ("utility", "answerability", "delta_seper", "delta_seper_alone", "answer_correct", "seper_closed_book")
-)
+READ = frozenset(("utility", "delta_seper", "delta_seper_alone", "answer_correct", "seper_closed_book"))
 """The scores that explanations read."""
 _ERRORS = 2
 """How many standard errors a difference must exceed to count as one."""
@@ -155,7 +148,6 @@ class Number(NamedTuple):
     stderr: float | None = None
     label: str = ""
     reference_source: str = ""
-    sub_question: int | None = None
 
 
 @dataclass(slots=True)
@@ -171,8 +163,6 @@ class HopFacts:
     """The ranks, from 1, of the passages that the model got."""
     dropped: frozenset[int] = frozenset()
     """The ranks of the passages that a guard dropped."""
-    texts_known: bool = True
-    """False where a passage has no text, as an image, or as in a folder of scored parts."""
     utilities: dict[int, float] = field(default_factory=dict)
     """The utilities by rank; 0 where one is within two standard errors of zero."""
     gain: BeliefGain | None = None
@@ -196,16 +186,12 @@ class RunFacts:
     answer: str
     references: Sequence[str]
     hops: Sequence[HopFacts]
-    sub_questions: Sequence[str] = ()
-    """The given sub-questions."""
     verdict: str = ""
     """The label of `answer_correct`; empty where the answer was not judged."""
     before: float | None = None
     """The belief in the reference before any retrieval."""
     support: bool = False
     """True where beliefs are in the run's own answer, for want of references."""
-    unanswered: Sequence[str] = ()
-    """The given sub-questions that no passage which was read answers."""
 
 
 def facts_of(run: Run, scores: Iterable[Score]) -> RunFacts:
@@ -213,23 +199,17 @@ def facts_of(run: Run, scores: Iterable[Score]) -> RunFacts:
     hops: dict[str, HopFacts] = {}
     turns = {step.id: turn for turn, step in numbered(run.steps)}
     for number, step in enumerate(run.steps, 1):
-        seen, decision = view_step(step, 0), step.decision
+        seen = view_step(step, 0)
+        dropped = step.decision.dropped if step.decision else ()
         hops[step.id] = HopFacts(
             number,
             turns[step.id],
             step.query or run.question,
             [passage.text for passage in seen.all],
             read=frozenset(at + 1 for at in seen.got),
-            dropped=frozenset(drop.position for drop in decision.dropped) if decision else frozenset(),
-            texts_known=not seen.textless,
+            dropped=frozenset(drop.position for drop in dropped),
         )
-    facts = RunFacts(
-        run.question,
-        run.answer or "",
-        run.references or (),
-        list(hops.values()),
-        sub_questions=run.sub_questions or (),
-    )
+    facts = RunFacts(run.question, run.answer or "", run.references or (), list(hops.values()))
     shown = (score for score in scores if score.stage == "passages" and score.name in READ)
     return with_numbers(facts, hops, shown)
 
@@ -238,8 +218,6 @@ def with_numbers(
     facts: RunFacts, hops: Mapping[Any, HopFacts], numbers: Iterable[Score | Number]
 ) -> RunFacts:
     """Returns the facts with what scores say of the run, and of its hops by the keys of their steps."""
-    answered: set[int] = set()
-    rated: set[int] = set()
     latest: dict[tuple[object, str], Score | Number] = {}
     for one in numbers:
         if one.position is None:
@@ -248,14 +226,8 @@ def with_numbers(
             # What rests on gold stays where what rests on the answer comes later.
             if known is None or known.reference_source != "gold" or one.reference_source == "gold":
                 latest[key] = one
-        elif (hop := hops.get(one.step_id)) is None:
-            continue
-        elif one.name == "utility":
+        elif one.name == "utility" and (hop := hops.get(one.step_id)):
             hop.utilities[one.position] = one.value if is_clear(one.value, one.stderr) else 0.0
-        elif one.name == "answerability" and one.sub_question is not None:
-            rated.add(one.sub_question)
-            if one.value >= ANSWERS and one.position in hop.read:
-                answered.add(one.sub_question)
     for step, hop in hops.items():
         hop.gain, hop.alone = (
             BeliefGain(found.value, found.stderr) if (found := latest.get((step, name))) else None
@@ -266,9 +238,4 @@ def with_numbers(
     verdict, before = latest.get((None, "answer_correct")), latest.get((None, "seper_closed_book"))
     facts.verdict = "" if verdict is None else verdict.label
     facts.before = None if before is None else before.value
-    facts.unanswered = [
-        asked
-        for number, asked in enumerate(facts.sub_questions)
-        if number in rated and number not in answered
-    ]
     return facts

@@ -151,11 +151,9 @@ def test_a_judged_passage_with_the_wrong_answer_misled():
 def test_a_hop_that_found_the_reference_is_never_said_to_have_found_nothing():
     run = run_of([BIRTH], [])
     del run.steps[1]
-    run.sub_questions = [QUESTION]
     scores = [
         Score("answer_correct", 0.0, "run", "r", label="wrong"),
         Score("utility", -0.9, "passage", "r", "a", position=1),
-        Score("answerability", 1.0, "passage", "r", "a", position=1, sub_question=0),
     ]
     found = explain(run, scores)
     assert (found.cause, found.text) == (
@@ -178,17 +176,6 @@ def test_a_reference_in_a_dropped_passage_is_laid_to_the_guard():
     found = explain(run, scores_of(run))
     assert found.cause == "dropped"
     assert "passage 2.1, which the guard dropped." in found.text
-
-
-def test_an_unanswered_sub_question_is_named_where_no_hop_asked_it():
-    run = run_of([FOUNDER], [FOUNDER], sub_questions=["Who founded it?", "When was she born?"])
-    rated = [
-        Score("answerability", value, "passage", "r", "a", position=1, sub_question=asked)
-        for asked, value in enumerate((5.0, 1.0))
-    ]
-    assert (
-        "No passage that was read answers “When was she born?”." in explain(run, scores_of(run) + rated).text
-    )
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,10 @@ from ragguard.scorers.exam.record import SWITCH, Verdicts, heeded, keep_record, 
 from ragguard.scorers.probes import query_likelihood
 from ragguard.scorers.question import (
     Answer,
-    EntailQuestion,
     LabelAnswer,
     LabelQuestion,
     Question,
     TextAnswer,
-    TextQuestion,
 )
 from ragguard.text.secret_filter import logger
 
@@ -52,10 +50,9 @@ class Examined:
     def _instead(self, question: Question) -> tuple[Question, ...]:
         """Returns what is asked in place of a question: itself; the likelihood of its query with and without the
         passage; or nothing, where its probe failed."""
-        probe = _probe(question)
-        if probe not in self._verdicts.failed:
+        if question.probe not in self._verdicts.failed:
             return (question,)
-        if not (probe == "relevance" and self._verdicts.relevance_by_likelihood):
+        if not (question.probe == "relevance" and self._verdicts.relevance_by_likelihood):
             return ()
         assert isinstance(question, LabelQuestion)
         subject, who = question.subject, question.who
@@ -68,7 +65,7 @@ class Examined:
         self, question: Question, replies: Sequence[Answer | RagguardError]
     ) -> Answer | RagguardError:
         if not replies:
-            return self._verdicts.error(_probe(question))
+            return self._verdicts.error(question.probe)
         if len(replies) == 1:
             return self._with_spread(question, replies[0])
         given, alone = replies
@@ -78,10 +75,10 @@ class Examined:
         return LabelAnswer((p, 1.0 - p), "likelihood", truncated=given.truncated, usage=given.usage)
 
     def _with_spread(self, question: Question, answer: Answer | RagguardError) -> Answer | RagguardError:
-        spread = self._verdicts.spread.get(_probe(question), 0.0)
+        spread = self._verdicts.spread.get(question.probe, 0.0)
         if not spread or not isinstance(answer, LabelAnswer):
             return answer
-        if _probe(question) == "relevance":  # whose spread is that of the first label's share of both
+        if question.probe == "relevance":  # whose spread is that of the first label's share of both
             spread *= sum(answer.p) ** 2 / max(math.hypot(*answer.p), 1e-300)
         stated = answer.stderr or (0.0,) * len(answer.p)
         return replace(answer, stderr=tuple(max(error, spread) for error in stated))
@@ -91,14 +88,6 @@ def probability(verdicts: Verdicts, gain: float) -> float:
     """Returns the probability that a passage of a given query gain answers its query."""
     intercept, slope = verdicts.log_odds or (0.0, 0.0)
     return 1 / (1 + math.exp(-max(-700.0, min(700.0, intercept + slope * gain))))
-
-
-def _probe(question: Question) -> str:
-    if isinstance(question, EntailQuestion):
-        return "entailment"
-    if isinstance(question, LabelQuestion):
-        return question.subject.probe
-    return question.probe if isinstance(question, TextQuestion) else ""
 
 
 _log = logger("ragguard")
