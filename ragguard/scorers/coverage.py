@@ -223,7 +223,7 @@ class _CoverageReport:
                 facts = {
                     "kept": len(texts),
                     "not_judged": len(listed) - len(texts),
-                    **({"k": k} if k else {}),
+                    **({"k": k} if step.places else {}),
                 }
                 about: dict[str, Any] = {
                     "step": step,

@@ -13,7 +13,7 @@ from ragguard.metrics.topk import f, f_e, t, t_u
 from ragguard.records import Passage, Result, Stage
 from ragguard.runtime.arguments import LARGEST, number_between, share
 from ragguard.scorers.probes import Reading, grade, read_rating
-from ragguard.scorers.question import Ask, answered
+from ragguard.scorers.question import Ask, LabelQuestion, answered
 from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter, stage_label
 from ragguard.scorers.view import StepView, View, hash_references
 from ragguard.text.language import normalise
@@ -51,40 +51,14 @@ class Grades:
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)
         writer.left_out()
-        if (error := contradiction(view, view.steps)) is not None:
-            writer.fail(error, "grades")
-            return writer.results()
-        report = _GradeReport(self, writer, _known(view), _mark(view))
-        await report.judge(ask)
-        for step in view.steps_with_empty:
-            report.step(step, "passages")
-            if step.changed:
-                report.step(step, "candidates")
+        report = _GradeReport(self, writer, _mark(view))
+        with writer.failing("grades"):
+            await report.judge(ask)
+            for step in view.steps_with_empty:
+                report.step(step, "passages")
+                if step.changed:
+                    report.step(step, "candidates")
         return writer.results()
-
-
-def _known(view: View) -> dict[str, int]:
-    """Returns the grades that came with the run's pool, by text."""
-    return {passage.text: passage.grade for passage in view.run.pool or () if passage.grade is not None}
-
-
-def contradiction(view: View, steps: Sequence[StepView]) -> ScoringError | None:
-    """Returns the error about a passage that has two different grades for one query, in steps or in the pool, whose
-    grades are for the run's question."""
-    places: list[tuple[str, str, Sequence[Passage]]] = [("the pool", view.run.question, view.run.pool or ())]
-    places += [(f"step {step.step.id}", view.query_of(step), step.all) for step in steps]
-    grades: dict[tuple[str, str], tuple[int, str]] = {}
-    for where, query, passages in places:
-        for passage in passages:
-            if passage.grade is None:
-                continue
-            grade, first = grades.setdefault((normalise(query), passage.text), (passage.grade, where))
-            if grade != passage.grade:
-                both = where if first == where else f"{first} and {where}"
-                return ScoringError(
-                    f"one passage has the grades {grade} and {passage.grade} in {both}; give it one"
-                )
-    return None
 
 
 def _mark(view: View) -> tuple[str, ...]:
@@ -99,7 +73,6 @@ def _mark(view: View) -> tuple[str, ...]:
 class _GradeReport:
     settings: Grades
     writer: ScoreWriter
-    known: dict[str, int]
     mark: tuple[str, ...]
     found: dict[tuple[str, str], int] = field(default_factory=dict)
     """The grade of each text for each normalised query."""
@@ -107,38 +80,41 @@ class _GradeReport:
     """True where some grade was estimated by sampling, so that the error of what follows from grades is unknown."""
 
     async def judge(self, ask: Ask) -> None:
-        """Finds the grade of every passage of the run and of its pool; a given grade is not asked for."""
+        """Finds the grade of every passage of the run and of its pool; a given grade is not asked for. Raises
+        ScoringError for a passage with two different ones for one query."""
         view = self.writer.view
         listed: list[tuple[StepView | None, int, Passage, str]] = [
             (step, at, step.all[at], view.query_of(step)) for step in view.steps for at in sorted(step.judged)
         ]
         listed += [(None, -1, passage, view.run.question) for passage in view.run.pool or ()]
-        prompts = view.setting.judge_prompts
-        questions = {
-            index: grade(prompts, query, passage.text)
-            for index, (*_, passage, query) in enumerate(listed)
-            if self._given(passage) is None
-        }
+        pooled = {passage.text: passage.grade for passage in view.run.pool or ()}
+        given: dict[tuple[str, str], int] = {}
+        questions: dict[int, LabelQuestion] = {}
+        for index, (*_, passage, query) in enumerate(listed):
+            value = pooled.get(passage.text) if passage.grade is None else passage.grade
+            if value is None:
+                questions[index] = grade(view.setting.judge_prompts, query, passage.text)
+            elif (known := given.setdefault((normalise(query), passage.text), value)) != value:
+                raise ScoringError(f"one passage has the grades {known} and {value}; give it one")
         answers = dict(zip(questions, await ask(list(questions.values())), strict=True))
         for index, (step, at, passage, query) in enumerate(listed):
             what = f"grade of passage {at + 1}" if step else "grade of a passage of the pool"
+            key = normalise(query), passage.text
             with self.writer.failing(what, step):
-                rating = self._given(passage) or read_rating(questions[index], answered(answers[index]))
-                self.found[normalise(query), passage.text] = int(rating.value)
+                if index in questions:
+                    label, rating = "", read_rating(questions[index], answered(answers[index]))
+                else:
+                    label, rating = "given", Reading(given[key], expectation=given[key])
+                self.found[key] = int(rating.value)
                 self.estimated = self.estimated or rating.stderr != 0.0
                 if step:
-                    label = "" if index in questions else "given"
                     self.writer.add(
                         "grade", rating, step=step, at=at, who="judge", label=label, references=self.mark
                     )
 
-    def _given(self, passage: Passage) -> Reading | None:
-        given = self.known.get(passage.text) if passage.grade is None else passage.grade
-        return None if given is None else Reading(given, expectation=given)
-
     def step(self, step: StepView, stage: Stage) -> None:
         """Adds the measures of one list of a step. A place that is left empty counts as nothing."""
-        k = 1 if step.any_k else step.judged_places(stage)
+        k = step.judged_places(stage)
         texts, candidates = step.texts(step.listed(stage)), step.texts()
         query = normalise(self.writer.view.query_of(step))
         # A repeated passage fills a place and adds nothing.
@@ -190,7 +166,7 @@ class _GradeReport:
             "stderr": None if self.estimated else 0.0,
             "references": self.mark,
             "reference_source": "gold" if origin == "given" else "none",
-            "metadata": facts if step.any_k else {"k": k, **facts},
+            "metadata": {"k": k, **facts} if step.places else facts,
         }
         for name, value in measures.items():
             self.writer.add(name, float(value), who="judge", **about)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, get_args
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import check_reads, layers_of, only_judges
@@ -34,7 +34,7 @@ from ragguard.scorers.grades import Grades
 from ragguard.scorers.models import SCORING, Models
 from ragguard.scorers.plan import UNKNOWN, Plan, PriceList
 from ragguard.scorers.question import Ask, prompt_tokens
-from ragguard.scorers.scorer import MODELS, Live, Scorer, completed, failure_of, full_version, live_of
+from ragguard.scorers.scorer import MODELS, Live, Scorer, completed, failure_of, full_version
 from ragguard.scorers.utility import QueryFit, Utility
 from ragguard.scorers.view import Caps, Setting, View, view_run
 from ragguard.text.language import ENGLISH, Language
@@ -78,26 +78,24 @@ class Identity:
     scorers: tuple[ScorerIdentity, ...]
 
 
-def _is_scorer(item: object) -> TypeGuard[Scorer]:
-    """Returns False for a class in place of an instance, and where `score` is a function without `async`, too."""
-    if isinstance(item, type) or not isinstance(item, Scorer):
-        return False
-    score = inspect.unwrap(item.score)
-    return inspect.iscoroutinefunction(score) or not (inspect.isfunction(score) or inspect.ismethod(score))
+def _is_sync(score: Callable[..., Any]) -> bool:
+    """Returns whether a function or method was written without `async`."""
+    score = inspect.unwrap(score)
+    return inspect.isroutine(score) and not inspect.iscoroutinefunction(score)
 
 
 def _scorers(given: Sequence[str | Scorer]) -> tuple[Scorer, ...]:
     found: list[Scorer] = []
     for item in given:
-        if not isinstance(item, str):
-            if not _is_scorer(item):
-                raise InvalidInput("scorers", item, f"one of {', '.join(FAMILIES)}, or an object with "
-                                   "`name`, `version` and `async def score(view, ask)`")  # fmt: skip
-            found.append(item)
-        elif item in FAMILIES:
+        if isinstance(item, str):
+            if item not in FAMILIES:
+                raise UnknownName("scorers", item, ", ".join(FAMILIES))
             found += [make() for make in _IN_FAMILY[item]]
+        elif isinstance(item, type) or not isinstance(item, Scorer) or _is_sync(item.score):
+            allowed = "an object with `name`, `version` and `async def score(view, ask)`"
+            raise InvalidInput("scorers", item, f"one of {', '.join(FAMILIES)}, or {allowed}")
         else:
-            raise UnknownName("scorers", item, ", ".join(FAMILIES))
+            found.append(item)
     names = [scorer.name for scorer in found]
     if len(set(names)) < len(names):
         raise InvalidInput("scorers", names, "each scorer once")
@@ -172,11 +170,8 @@ class ScoringPipeline:
 
     def live_scorers(self, *kinds: Live) -> tuple[Scorer, ...]:
         """Returns the scorers that look at open runs; with `kinds`, those of these kinds alone."""
-        return tuple(
-            scorer
-            for scorer in self._scorers
-            if (live := live_of(scorer)) is not None and live in (kinds or (live,))
-        )
+        wanted = kinds or get_args(Live)
+        return tuple(scorer for scorer in self._scorers if getattr(scorer, "live", None) in wanted)
 
     async def _asked(self, run: Run, scorers: Sequence[Scorer], priority: int) -> list[Result]:
         setting, missing = await self._reach()
@@ -278,18 +273,18 @@ class ScoringPipeline:
         """Returns the setting, and the errors of models that cannot be reached, which are unknown in it."""
         if self._setting is not None:
             return self._setting, {}
-        infos = dict.fromkeys(MODELS, UNKNOWN)
+        infos: dict[str, EngineInfo] = {}
         missing: dict[str, RagguardError] = {}
-        for name, model in (("engine", self._engine), ("judge", self._judge), ("entailer", self._entailer)):
+        models: tuple[Engine | Entailer, ...] = (self._engine, self._judge, self._entailer)
+        for name, model in zip(MODELS, models, strict=True):
             try:
-                same = name == "judge" and model is self._engine
-                infos[name] = infos["engine"] if same else await model.info()
+                infos[name] = infos["engine"] if infos and model is self._engine else await model.info()
             except RagguardError as error:
                 missing[name] = error
                 if name == "engine":  # no scorer can go on without it, so no other model is asked
                     missing = dict.fromkeys(MODELS, error)
                     break
-        setting = self._setting_of(infos["engine"], infos["judge"], infos["entailer"])
+        setting = self._setting_of(*(infos.get(name, UNKNOWN) for name in MODELS))
         if not missing:
             self._setting = setting
         return setting, missing
@@ -308,17 +303,8 @@ class ScoringPipeline:
             bare = judge_prompts.render("entailment", question="", first="", second="")
             around_pair = prompt_tokens(bare)
         exam = verdicts_of((engine, prompts), (judge, judge_prompts), judge_compares=self._judge_compares)
-        return Setting(
-            engine,
-            judge,
-            entailer,
-            prompts,
-            judge_prompts=judge_prompts,
-            caps=self._caps,
-            language=self._language,
-            around_pair=around_pair,
-            exam=exam,
-        )
+        models = (engine, judge, entailer)
+        return Setting(*models, prompts, judge_prompts, self._caps, self._language, around_pair, exam)
 
     def _allowance(self, run: Run) -> PromptAllowance:
         """Returns the prompt tokens that the run may still ask: one allowance from its first step to its end."""

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from ragguard.errors import (
     CapExceeded,
@@ -78,12 +78,6 @@ class Scorer(Protocol):
 NEW_SETTING: Mapping[str, Any] = MappingProxyType({"ragguard": "new setting"})
 """The metadata of a scorer's field that came after its first release: at its default value the field is left out of the
 scorer's version, so that scores of before keep their identity."""
-
-
-def live_of(scorer: Scorer) -> Live | None:
-    """Returns how the scorer looks at a run that has not ended; None where it waits for the end."""
-    live: Live | None = getattr(scorer, "live", None)
-    return live if live in get_args(Live) else None
 
 
 def full_version(scorer: Scorer, setting: Setting) -> str:

@@ -153,8 +153,7 @@ class _UtilityReport:
 
     def step(self, step: StepView, stage: Stage) -> None:
         """Adds UDCG over the K places of one list of a step; a passage that a guard dropped leaves its place empty."""
-        wanted, k = step.listed(stage), 1 if step.any_k else step.judged_places(stage)
-        known = self._known(step, stage)
+        wanted, k, known = step.listed(stage), step.judged_places(stage), self._known(step, stage)
         if not k or known is None:
             # UDCG over only a part of the passages would mean something else; the failures name the others.
             return
@@ -162,10 +161,10 @@ class _UtilityReport:
         about = {"step": step, "stage": stage, "label": stage_label(step, stage), **self._rests_on(step)}
         facts = {"kept": len(known), "not_judged": len(wanted) - len(known), **self._judge}
         self.writer.add(
-            "udcg", value, stderr=stderr, metadata=facts if step.any_k else {"k": k, **facts}, **about
+            "udcg", value, stderr=stderr, metadata={"k": k, **facts} if step.places else facts, **about
         )
         theta = self.settings.theta
-        if theta is None or step.any_k or k != theta["k"]:
+        if theta is None or not step.places or k != theta["k"]:
             return
         utilities = [passage.utility for passage in known.values()] + [0.0] * (k - len(known))
         learned = float(LearnedUdcg.from_dict(theta)(utilities))
