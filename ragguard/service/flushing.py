@@ -160,8 +160,6 @@ class Report:
     """Retrievals and answers that came after the end of their runs, and so are not recorded."""
     cut_short: int = 0
     """Runs that ended as `abandoned` since more than `max_open_runs` were open, and that have not ended since."""
-    files_lost: int = 0
-    """How often the store's file was found moved, deleted or replaced while it was in use."""
 
     def __bool__(self) -> bool:
         return self.complete
@@ -176,7 +174,7 @@ class Report:
         return ", ".join(self.sinks_under_way) or "the sinks"
 
     def _verdict(self) -> str:
-        if self.lost or self.late or self.cut_short or self.degraded or self.files_lost:
+        if self.lost or self.late or self.cut_short or self.degraded:
             return "not everything is stored"
         if self.pending or self.dropped or not (self.complete or self.undelivered or self.delivering):
             return "not everything is sent" if self.sent_to else _UNSCORED
@@ -214,7 +212,6 @@ class Report:
             (self.lost, "events or runs lost", ""),
             (self.late, "retrievals or answers came after the end of their runs and are not recorded", ""),
             (self.cut_short, cut_short, ""),
-            (self.files_lost, "times the store's file was moved, deleted or replaced, and begun anew", ""),
             (self.delivering, f"{kind} not yet delivered to {self.slow_sinks}", ""),
             (self.unsampled, "not captured, as sample_rate wants it", ""),
         ):

@@ -145,7 +145,6 @@ class Service:
             dropped=counts["runs_dropped"],
             lost=counts["events_lost"] + counts["events_refused"],
             late=counts["events_late"],
-            files_lost=counts["files_lost"],
             degraded=bool(self.store.outage),
             seconds=time.monotonic() - began,
             retrying=left.retrying,
@@ -162,7 +161,7 @@ class Service:
             cause_retrying=self._scoring.cause_retrying,
         )
         lost = report.lost or report.late
-        whole = not (lost or report.dropped or report.cut_short or report.files_lost or report.degraded)
+        whole = not (lost or report.dropped or report.cut_short or report.degraded)
         why_nothing = "" if lost or left.pending else self._why_nothing(complete)
         return replace(
             report,

@@ -66,8 +66,6 @@ def rejecting(label_probs):
         (Report(True, delivered=2, sent_to="http://gpu:4318"),
          "everything is delivered: 2 sent to http://gpu:4318, which scores them"),
         (Report(False, captured=1, scored=1, lost=2), "not everything is stored: 1 scored; 2 events or runs lost"),
-        (Report(False, captured=1, scored=1, files_lost=1),
-         "not everything is stored: 1 scored; 1 times the store's file was moved, deleted or replaced, and begun anew"),
         (Report(False, captured=9, scored=2, dropped=7),
          "not everything is scored: 2 scored; 7 let go unscored, as more waited than queue_size "
          "allows without a store"),

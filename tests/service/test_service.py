@@ -672,23 +672,6 @@ def test_a_clock_that_is_set_delays_nothing_and_hides_nothing_from_flush(make, m
     assert service.store.left().open == 1
 
 
-@pytest.mark.parametrize("fate", ["deleted", "moved"])
-def test_flush_says_that_the_file_is_gone(make, tmp_path, fate, caplog):
-    service = make()
-    capture(service, a_run("before"))
-    assert service.flush(10)
-    if fate == "deleted":
-        (tmp_path / "s.db").unlink()
-    else:
-        (tmp_path / "s.db").rename(tmp_path / "elsewhere.db")
-    capture(service, a_run("after"))
-    report = service.flush(10)
-    assert not report
-    assert report.files_lost == 1
-    assert "moved, deleted or replaced" in caplog.text
-    assert [run.id for run in StoreReader(tmp_path / "s.db").runs()] == ["after"]
-
-
 def test_flush_close_and_readers_come_back_while_the_disk_stands_still(make, tmp_path):
     """Another process holds the lock until they have."""
     service = make()

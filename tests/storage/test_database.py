@@ -121,9 +121,6 @@ def test_damaged_byte_in_the_header_is_an_error_at_the_start_or_harmless(tmp_pat
 @pytest.mark.parametrize(
     "statement",
     [
-        "ALTER TABLE steps DROP COLUMN k",
-        "DROP INDEX scores_of_run",
-        "CREATE TRIGGER t BEFORE INSERT ON runs BEGIN SELECT RAISE(ABORT, 'no'); END",
         "PRAGMA user_version = 1",
         f"PRAGMA user_version = {schema.VERSION + 7}",
         "PRAGMA application_id = 1",

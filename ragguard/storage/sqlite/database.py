@@ -20,9 +20,6 @@ from pathlib import Path
 from ragguard.errors import Closed, StoreError, StoreUnavailable
 from ragguard.runtime.per_process import disconnect_before_forks, keep_for_ever
 from ragguard.storage.sqlite import schema
-from ragguard.text.secret_filter import logger
-
-_log = logger("ragguard")
 
 _TURN, _LONG_TURN = 0.25, 2.0
 """Seconds that a reader waits for the connection where the file can be read without it, and where it cannot."""
@@ -32,7 +29,7 @@ class Database:
     """A file, or memory where `path` is None; opened when it is made, and raises StoreError where that fails."""
 
     def __init__(self, path: Path | None, *, full: bool = False, read_only: bool = False) -> None:
-        self.path, self.closed, self.files_lost = path, False, 0
+        self.path, self.closed = path, False
         self._full, self._read_only = full, read_only
         self._db: sqlite3.Connection | None = None
         self.lock = threading.RLock()
@@ -102,13 +99,18 @@ class Database:
     def disconnect(self) -> None:
         """Closes the connection; the next use of a file opens it again. The lock is held."""
         if self._db is not None:
-            self._db.close()
+            if self._is_gone():
+                with suppress(sqlite3.Error):  # all of the log belongs to the file that was moved
+                    self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                keep_for_ever(self._db)  # closing would remove the log of the file that is at the path now
+            else:
+                self._db.close()
             self._db = None
 
     def __del__(self) -> None:
         """Closes the connection of a store that nobody closed and nobody can reach any more."""
-        if (connection := getattr(self, "_db", None)) is not None:
-            connection.close()
+        if getattr(self, "_db", None) is not None:
+            self.disconnect()
 
     @contextmanager
     def _translated(self, done: str) -> Iterator[None]:
@@ -129,8 +131,11 @@ class Database:
         """Returns the connection to the file that is at the path now, or to memory."""
         if self.closed:
             raise Closed(f"{self.name} is closed; make a new one")
-        if self.path is not None and self._identity not in (None, there := _identity_of(self.path)):
-            self._begin_anew(is_there=there is not None)
+        if not self._read_only and self._is_gone():
+            raise StoreUnavailable(
+                f"the file of {self.name} was moved, deleted or replaced while it was in use: put it back, or make a "
+                "new RagGuard, which begins a new one"
+            )
         if self._db is None:
             try:
                 self._db = self._open()
@@ -138,24 +143,9 @@ class Database:
                 raise StoreUnavailable(str(error)) from error
         return self._db
 
-    def _begin_anew(self, *, is_there: bool) -> None:
-        """Gives up the connection, since another file, or none, is at the path now; a new file is then begun."""
-        if self._read_only and not is_there:
-            return  # what was opened is read to its end
-        if not self._read_only:
-            self.files_lost += 1
-            _log.error(
-                "the file of %s was moved, deleted or replaced while it was in use: a new one is begun. What was "
-                "captured before, and what was not yet scored, is only in the old one, if that still exists",
-                self.name,
-            )
-        self._identity = None
-        if self._db is not None:
-            with suppress(sqlite3.Error):  # all of the log belongs to the file that was moved
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            # Closing a connection removes the log at the path, which may be that of the file which is there now.
-            keep_for_ever(self._db)
-            self._db = None
+    def _is_gone(self) -> bool:
+        """Returns whether another file, or none, is at the path of the one that was opened."""
+        return self.path is not None and self._identity not in (None, _identity_of(self.path))
 
     def _open(self) -> sqlite3.Connection:
         if self.path is None:
@@ -180,18 +170,9 @@ class Database:
 
 
 def create_file(path: Path) -> None:
-    """Makes an empty file that only its owner reads, where there is none; SQLite gives its log the same mode.
-
-    The log that an earlier file of this name has left is deleted: SQLite would take it for the new file's.
-    """
-    stale = [(log, _identity_of(log)) for log in (Path(f"{path}-wal"), Path(f"{path}-shm"))]
-    try:
+    """Makes an empty file that only its owner reads, where there is none; SQLite gives its log the same mode."""
+    with suppress(OSError):  # the file exists, or SQLite raises when it opens it
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    except OSError:
-        return  # the file exists, or SQLite raises when it opens it
-    for log, identity in stale:
-        if identity is not None and _identity_of(log) == identity:
-            log.unlink(missing_ok=True)
 
 
 def is_store(path: str | Path) -> bool:

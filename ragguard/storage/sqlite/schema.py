@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from contextlib import closing, suppress
-from functools import cache
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -226,7 +225,7 @@ def prepare(connection: sqlite3.Connection, name: str, *, read_only: bool = Fals
 
 def _has_tables(connection: sqlite3.Connection, name: str) -> bool:
     """Returns whether a file has the tables, False for an empty one. Raises StoreError for a file of another program or
-    version, or with other tables, and sqlite3.DatabaseError for a damaged one."""
+    version, and sqlite3.DatabaseError for a damaged one."""
     # One statement, since another process may be making the file.
     version, program, tables = connection.execute(
         "SELECT (SELECT user_version FROM pragma_user_version), "
@@ -246,34 +245,11 @@ def _has_tables(connection: sqlite3.Connection, name: str) -> bool:
             f"{name} was written by an older ragguard (schema {version}; this one knows {VERSION} alone). Read it with "
             "that version, or name another file"
         )
-    found = _definitions(connection)
-    wrong = [one for one, definition in _expected().items() if found.get(one) != definition]
-    wrong += [one for one, (kind, _) in found.items() if kind == "trigger"]
-    if wrong:
-        raise StoreError(
-            f"{name} has not the tables of schema {VERSION}: not as ragguard made it: {', '.join(wrong)}. Restore the "
-            "file from a copy, drop triggers of your own, or name another file"
-        )
     # Of one table this checks no content: it takes a millisecond, however large the file is.
     said = connection.execute("PRAGMA quick_check('sqlite_master')").fetchone()[0]
     if said != "ok":
         raise sqlite3.DatabaseError(said)
     return True
-
-
-def _definitions(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
-    """Returns the type and the SQL of each table, index and trigger."""
-    rows = connection.execute("SELECT name, type, sql FROM sqlite_master WHERE sql IS NOT NULL")
-    return {name: (type, " ".join(sql.split())) for name, type, sql in rows}
-
-
-@cache
-def _expected() -> dict[str, tuple[str, str]]:
-    """Returns the definitions in a new file."""
-    with closing(sqlite3.connect(":memory:")) as fresh:
-        for statement in TABLES:
-            fresh.execute(statement)
-        return _definitions(fresh)
 
 
 DIGEST_BYTES: Final = 16

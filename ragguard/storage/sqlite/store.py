@@ -94,9 +94,6 @@ class Store(StoreReader):
             self.outage = str(error)
             raise
         self.outage = ""
-        if self._db.files_lost:
-            self.count("files_lost", self._db.files_lost)
-            self._db.files_lost = 0
 
     def record(self, events: Iterable[Event]) -> set[str]:
         """Writes captured events in one transaction, as `write` does."""
