@@ -39,38 +39,30 @@ if TYPE_CHECKING:
     from ragguard.engines.nli_models import ClassifyEntailer as ClassifyEntailer
     from ragguard.engines.nli_models import CrossEncoder as CrossEncoder
 
-_HOMES = {
-    "Account": "ragguard.engines.layers.budget",
-    "Budget": "ragguard.engines.layers",
-    "Cache": "ragguard.engines.layers",
-    "ClassifyEntailer": "ragguard.engines.nli_models",
-    "Coalesce": "ragguard.engines.layers",
-    "CrossEncoder": "ragguard.engines.nli_models",
-    "Engine": "ragguard.engines.base",
-    "EngineEntailer": "ragguard.engines.entailer",
-    "EngineInfo": "ragguard.engines.base",
-    "Entailer": "ragguard.engines.entailer",
-    "Entailments": "ragguard.engines.entailer",
-    "HfEngine": "ragguard.engines.local.hf",
-    "InProcessVllmEngine": "ragguard.engines.local.inprocess",
-    "LabelProbs": "ragguard.engines.base",
-    "Message": "ragguard.engines.base",
-    "NanoEngine": "ragguard.engines.nano.nano_engine",
-    "OpenAIEngine": "ragguard.engines.http.server",
-    "Pair": "ragguard.engines.entailer",
-    "Patience": "ragguard.engines.layers",
-    "Price": "ragguard.engines.layers.budget",
-    "Priority": "ragguard.engines.layers",
-    "Prompt": "ragguard.engines.base",
-    "Retry": "ragguard.engines.layers",
-    "Continuation": "ragguard.engines.base",
-    "Continuations": "ragguard.engines.base",
-    "Sample": "ragguard.engines.base",
-    "Samples": "ragguard.engines.base",
-    "Span": "ragguard.engines.base",
-    "VllmEngine": "ragguard.engines.http.server",
-    "connect_entailer": "ragguard.engines.connected_entailer",
+_EXPORTED = {
+    "ragguard.engines.base": (
+        "Continuation",
+        "Continuations",
+        "Engine",
+        "EngineInfo",
+        "LabelProbs",
+        "Message",
+        "Prompt",
+        "Sample",
+        "Samples",
+        "Span",
+    ),
+    "ragguard.engines.connected_entailer": ("connect_entailer",),
+    "ragguard.engines.entailer": ("EngineEntailer", "Entailer", "Entailments", "Pair"),
+    "ragguard.engines.http.server": ("OpenAIEngine", "VllmEngine"),
+    "ragguard.engines.layers": ("Budget", "Cache", "Coalesce", "Patience", "Priority", "Retry"),
+    "ragguard.engines.layers.budget": ("Account", "Price"),
+    "ragguard.engines.local.hf": ("HfEngine",),
+    "ragguard.engines.local.inprocess": ("InProcessVllmEngine",),
+    "ragguard.engines.nano.nano_engine": ("NanoEngine",),
+    "ragguard.engines.nli_models": ("ClassifyEntailer", "CrossEncoder"),
 }
+_HOMES = {name: module for module, names in _EXPORTED.items() for name in names}
 """The module in which each name is defined, by the name."""
 
 __all__ = list(_HOMES)

@@ -116,65 +116,61 @@ def open_engine(
     if isinstance(engine, str) and engine == AUTO:
         choice = choose()
         engine, api_key = choice.address, choice.api_key if api_key is None else api_key
-    scheme, colon, rest = engine.strip().partition(":") if isinstance(engine, str) else ("", "", "")
+    scheme, _, rest = engine.strip().partition(":") if isinstance(engine, str) else ("", "", "")
     judges_by = scheme if scheme in ("systemone", "decisions") and rest else ""
     if isinstance(engine, str) and (judges_by or scheme in ("http", "https")):
         from ragguard.engines.http.server import ServerEngine
 
         url, wait = rest if judges_by else engine, timeout_s or REQUEST_S
         return ServerEngine(url, by=judges_by, model=model, api_key=api_key, timeout_s=wait, headers=headers)
-    if headers is not None:
-        names = sorted(checked_headers("headers", headers))
-        raise InvalidInput("headers", names, "nothing, as only a server takes them")
+    for name, value in (
+        ("headers", headers and sorted(checked_headers("headers", headers))),
+        ("model", model),
+    ):
+        if value is not None:
+            raise InvalidInput(name, value, "nothing, as only a server takes it")
     if not isinstance(engine, str):
         given: object = engine
         if not isinstance(given, Engine):
             of_ragguard = "; of a RagGuard pass `rg.engine`" if hasattr(type(engine), "engine") else ""
             raise InvalidInput("engine", engine, f"{SCHEMES}{of_ragguard}")
         return engine if isinstance(engine, Verbs) else ForeignEngine(engine, timeout_s or CALL_S)
-    if model is not None:
-        raise InvalidInput(
-            "model", model, "nothing, as only a server has several models: name it after the scheme"
-        )
-    if (scheme, colon) == ("nano", ""):
-        from ragguard.engines.nano.nano_engine import NanoEngine
+    match engine.strip().partition(":"):
+        case "nano", "", _:
+            from ragguard.engines.nano.nano_engine import NanoEngine
 
-        return NanoEngine()
-    if scheme == "vllm" and rest:
-        from ragguard.engines.local.inprocess import InProcessVllmEngine
+            return NanoEngine()
+        case "smol", "", _:
+            from ragguard.engines.llama.gguf import GgufEngine
+            from ragguard.engines.llama.smol import NAME, needed_path
 
-        return InProcessVllmEngine(rest, settings=engine_args)
-    if (scheme, colon) == ("smol", ""):
-        from ragguard.engines.llama.gguf import GgufEngine
-        from ragguard.engines.llama.smol import NAME, needed_path
+            return GgufEngine(needed_path(), name=NAME)
+        case "gguf", _, path if path:
+            from ragguard.engines.llama.gguf import GgufEngine
 
-        return GgufEngine(needed_path(), name=NAME)
-    if scheme == "gguf" and rest:
-        from ragguard.engines.llama.gguf import GgufEngine
+            return GgufEngine(path)
+        case "vllm", _, name if name:
+            from ragguard.engines.local.inprocess import InProcessVllmEngine
 
-        return GgufEngine(rest)
-    if scheme == "hf" and rest:
-        from ragguard.engines.local.hf import HfEngine
+            return InProcessVllmEngine(name, settings=engine_args)
+        case "hf", _, name if name:
+            from ragguard.engines.local.hf import HfEngine
 
-        return HfEngine(rest)
+            return HfEngine(name)
     raise UnknownName("engine", without_secrets(engine), SCHEMES)
 
 
 def _check_engine_args(engine: str | Engine, given: Mapping[str, Any] | None) -> None:
     """Refuses engine arguments for an engine that does not take any."""
-    if given is None:
-        return
-    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-        raise InvalidInput(
-            "engine_args", given, "a mapping from names to values, such as {'max_model_len': 8192}"
-        )
+    if given is not None and not isinstance(given, Mapping):
+        raise InvalidInput("engine_args", given, "a mapping, such as {'max_model_len': 8192}")
     if given and not (isinstance(engine, str) and engine.strip().startswith("vllm:")):
         raise InvalidInput("engine_args", given, "nothing, as only vllm:MODEL takes them")
 
 
 AUTO = "auto"
-PORTS = {8000: "vLLM", 11434: "Ollama", 30000: "SGLang", 8080: "llama.cpp"}
-"""The ports of this machine that are asked, in this order, and the server that usually answers there."""
+PORTS = (8000, 11434, 30000, 8080)
+"""The ports of this machine that are asked, in this order: those of vLLM, Ollama, SGLang and llama.cpp."""
 PATIENCE_S = 0.5
 """Seconds that these servers have to answer."""
 _OPENAI = "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"
@@ -194,7 +190,26 @@ def choose() -> ChosenEngine:
 
     Servers are asked once a process, without a key. Raises EngineRejected where there is none of these.
     """
-    choice = _named(os.environ) or local_server() or _on_board()
+    from ragguard.engines.llama.smol import smol_path
+
+    named = os.environ.get("RAGGUARD_ENGINE", "").strip()
+    url, key, model = (os.environ.get(name, "").strip() for name in _OPENAI)
+    if named:
+        choice = ChosenEngine(named, "RAGGUARD_ENGINE names it")
+    elif url and key and model:
+        choice = ChosenEngine(f"{url.partition('#')[0]}#{model}", f"{', '.join(_OPENAI)} name it")
+    elif found := local_server():
+        choice = ChosenEngine(found, "the first model that a server of this machine lists", "")
+    elif smol_path():
+        why = "no server is named and none answers on this machine; a small model that often errs"
+        choice = ChosenEngine("smol", why)
+    else:
+        half = " (OPENAI_BASE_URL and OPENAI_API_KEY are set, OPENAI_MODEL is not)" if url and key else ""
+        raise EngineRejected(
+            f"no engine is named{half}, no server answers on this machine (ports {', '.join(map(str, PORTS))}, asked "
+            "once), and smol has not been fetched: name an engine with engine=, --engine or RAGGUARD_ENGINE, such as "
+            "http://HOST:PORT/v1#MODEL, or run `ragguard fetch smol` (93 MB); nano is for its own made-up world alone"
+        )
     NOTICES.once(
         f"auto: {choice.address}",
         f"the engine is {without_secrets(choice.address)}: {choice.reason} (engine= or --engine names another)",
@@ -202,59 +217,23 @@ def choose() -> ChosenEngine:
     return choice
 
 
-def _named(environment: Mapping[str, str]) -> ChosenEngine | None:
-    """Returns the engine that the environment names."""
-    if address := environment.get("RAGGUARD_ENGINE", "").strip():
-        return ChosenEngine(address, "RAGGUARD_ENGINE names it")
-    url, key, model = (environment.get(name, "").strip() for name in _OPENAI)
-    if url and key and model:
-        return ChosenEngine(f"{url.partition('#')[0]}#{model}", f"{', '.join(_OPENAI)} name it")
-    return None
-
-
-def _on_board() -> ChosenEngine:
-    from ragguard.engines.llama.smol import smol_path
-
-    if smol_path():
-        return ChosenEngine(
-            "smol", "no server is named and none answers on this machine; a small model that often errs"
-        )
-    half = all(os.environ.get(name) for name in _OPENAI[:2])
-    raise EngineRejected(
-        f"no engine is named{' (OPENAI_BASE_URL and OPENAI_API_KEY are set, OPENAI_MODEL is not)' if half else ''}, "
-        f"no server answers on this machine (ports {', '.join(map(str, PORTS))}, asked once), and smol has not been "
-        "fetched: name an engine with engine=, --engine or RAGGUARD_ENGINE, such as http://HOST:PORT/v1#MODEL, or run "
-        "`ragguard fetch smol` (93 MB); nano is for its own made-up world alone"
-    )
-
-
 @functools.cache
-def local_server() -> ChosenEngine | None:
-    """Returns the server of this machine that lists a model and comes first in the order of PORTS; asks them once."""
+def local_server() -> str | None:
+    """Returns the address of the first model that a server of this machine lists, of the servers in the order of PORTS;
+    asks them once."""
     with ThreadPoolExecutor(max(1, len(PORTS))) as others:
-        for port, models in zip(PORTS, others.map(_models_at, PORTS), strict=True):
-            if models:
-                several = f", the first of its {len(models)} models" if len(models) > 1 else ""
-                return ChosenEngine(
-                    f"http://127.0.0.1:{port}/v1#{models[0]}",
-                    f"a server of this machine lists it{several}",
-                    "",
-                )
-    return None
+        return next(filter(None, others.map(_model_at, PORTS)), None)
 
 
-def _models_at(port: int) -> list[str]:
-    """Returns the models of a server of this machine, without those that only embed; none where there is no server."""
+def _model_at(port: int) -> str | None:
+    """Returns the address of the first model that a server lists and that does more than embed; None where there is
+    none, or no server."""
     import httpx
 
+    base = f"http://127.0.0.1:{port}/v1"
     try:
-        url = f"http://127.0.0.1:{port}/v1/models"
-        listed = httpx.get(url, timeout=PATIENCE_S, trust_env=False).raise_for_status().json()["data"]
-        return [str(one["id"]) for one in listed if "embed" not in str(one["id"]).lower()]
-    except (
-        httpx.HTTPError,
-        ValueError,
-        TypeError,
-        KeyError,
-    ):  # nothing there, too slow, or no list of models
-        return []
+        reply = httpx.get(f"{base}/models", timeout=PATIENCE_S, trust_env=False).raise_for_status()
+        names = [str(one["id"]) for one in reply.json()["data"]]
+    except (httpx.HTTPError, ValueError, TypeError, KeyError):
+        return None
+    return next((f"{base}#{name}" for name in names if "embed" not in name.lower()), None)

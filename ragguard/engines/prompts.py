@@ -46,13 +46,6 @@ _SETS = {
     "decisions": files("ragguard.engines") / "prompt_sets" / "decisions.toml",
     "nano": files("ragguard.engines") / "nano" / "prompts.toml",
 }
-_KINDS = {
-    "str": (str, "text"),
-    "int": (int, "a whole number"),
-    "tuple[str, ...]": (str, "a list of texts"),
-    "tuple[int, ...]": (int, "a list of whole numbers"),
-}
-"""The types of a template's fields: the Python type of a value or of the items of a list, and their name in errors."""
 _SLOT = re.compile(r"\{(\w+)\}")
 
 
@@ -180,26 +173,29 @@ def parse_prompts(text: str, origin: str = "prompts") -> PromptSet:
     return PromptSet(name, version, templates)
 
 
+_USUAL = Template("")
+_KINDS = {str: "text", int: "a whole number"}
+
+
 def _template(where: str, table: object, shared: Mapping[str, str]) -> Template:
     """Returns the template in a task's table if each field has the right type."""
-    if not isinstance(table, dict):
-        raise InvalidInput(where, table, "a table with at least `user`")
-    kinds = {field.name: str(field.type) for field in fields(Template)}
-    if "user" not in table or table.keys() - kinds:
-        raise InvalidInput(where, sorted(table), f"`user`, and of {', '.join(kinds)} what is needed")
+    names = [field.name for field in fields(Template)]
+    if not isinstance(table, dict) or "user" not in table or table.keys() - set(names):
+        raise InvalidInput(where, table, f"a table with `user`, and of {', '.join(names)} what is needed")
     values: dict[str, Any] = {**shared}
     for key, value in table.items():
-        kind, what = _KINDS[kinds[key]]
-        listed = kinds[key].startswith("tuple")
+        usual = getattr(_USUAL, key)
+        listed = isinstance(usual, tuple)
+        kind = int if key == "grades" else str if listed else type(usual)
+        items = value if listed else [value]
         # true is a number to Python.
-        items_fit = (type(item) is kind for item in (value if isinstance(value, list) else [value]))
-        if isinstance(value, list) != listed or not all(items_fit):
-            raise InvalidInput(f"{where} {key}", value, what)
-        values[key] = tuple(value) if listed else value
+        if not isinstance(items, list) or not all(type(item) is kind for item in items):
+            raise InvalidInput(f"{where} {key}", value, f"{'a list, each ' if listed else ''}{_KINDS[kind]}")
+        values[key] = tuple(items) if listed else value
     labels = as_labels(values["labels"]) if "labels" in values else ()
     for key in ("grades", "criteria"):
         if len(values.get(key) or labels) != len(labels):
-            raise InvalidInput(f"{where} {key}", values[key], f"{_KINDS[kinds[key]][1]}, one for each label")
+            raise InvalidInput(f"{where} {key}", values[key], "a list with one item for each label")
     return Template(**values)
 
 

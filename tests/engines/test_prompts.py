@@ -89,7 +89,7 @@ def test_a_users_file_is_loaded(tmp_path):
     ("task", "named"),
     [
         ("relevance = 3", r"\[relevance\]: got 3; allowed: a table"),
-        ("[relevance]\nlabels = ['A', 'B']", r"\[relevance\].*allowed: `user`"),
+        ("[relevance]\nlabels = ['A', 'B']", r"\[relevance\].*allowed: a table with `user`"),
         ("[relevance]\nuser = 3", r"\[relevance\] user: got 3; allowed: text"),
         ("[relevance]\nuser = 'x'\nmax_tokens = 'many'", "max_tokens: got 'many'; allowed: a whole number"),
         ("[relevance]\nuser = 'x'\nmax_tokens = true", "max_tokens: got True"),

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 from ragguard.engines.base import Engine
 from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.requests import Reply, Request, Value
-from ragguard.errors import CircuitOpen, Closed, EngineError
+from ragguard.errors import Closed, EngineError
 from ragguard.records import Usage
 from ragguard.runtime.arguments import file_path, whole_number
 from ragguard.runtime.deadline import until
@@ -120,16 +120,13 @@ class Cache(Layer):
     async def _lead(self, leader: _Leader, request: Request, paid: list[Usage]) -> Values:
         """Returns the values of the request's prompts, from the file or from the engine, keeps them, and gives them to
         the followers. What the engine's reply cost is added to `paid`."""
-        values: dict[bytes, Value] = {}
+        values, shared = dict[bytes, Value](), None
         try:
             if self._disk is not None:
                 values = await self._disk.read(leader.keys)
                 self._keep(values, request)
-            asked = {
-                key: prompt
-                for key, prompt in zip(leader.keys, request.prompts, strict=True)
-                if key not in values
-            }
+            prompts = zip(leader.keys, request.prompts, strict=True)
+            asked = {key: prompt for key, prompt in prompts if key not in values}
             if asked:
                 reply = await send_to(self._engine, request.about([*asked.values()]))
                 paid.append(replace(reply.usage, prompts=len(asked)))
@@ -138,26 +135,22 @@ class Cache(Layer):
                 if self._disk is not None:
                     self._disk.write(fresh)
                 values |= fresh
-        except BaseException as error:
-            self._end(leader)
+            return values
+        except EngineError as error:
             # Followers would get the same error of a server that is down, but not of the leader's own bad prompt.
-            if isinstance(error, CircuitOpen) or (isinstance(error, EngineError) and error.retryable):
-                leader.set_exception(error)
-            else:
-                leader.set_result({})
-            del (
-                leader
-            )  # Breaks the reference cycle between the error, this frame and the leader, which holds it.
+            shared = error if error.retryable else None
             raise
-        self._end(leader)
-        leader.set_result(values)
-        return values
-
-    def _end(self, leader: _Leader) -> None:
-        with self._lock:
-            for key in leader.keys:
-                if self._in_flight.get(key) is leader:
-                    del self._in_flight[key]
+        finally:
+            with self._lock:
+                for key in leader.keys:
+                    if self._in_flight.get(key) is leader:
+                        del self._in_flight[key]
+            if shared is None:
+                leader.set_result(values)
+            else:
+                leader.set_exception(shared)
+            # Breaks the reference cycle between the error, this frame and the leader, which holds it.
+            shared = leader = None  # type: ignore[assignment]
 
     def _keep(self, values: Values, request: Request) -> None:
         """Keeps values in memory; the least recently used go where there are too many."""
