@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -92,23 +92,6 @@ class Tokens(Protocol):
         ...
 
 
-class NextTokens(NamedTuple):
-    """The log-probabilities of tokens that were asked for."""
-
-    logprobs: Logprobs
-    """The log-probabilities of each ask: (prompts, its tokens)."""
-    usage: Usage
-
-
-class ModelReport(NamedTuple):
-    """A report of a model, or of its server, about itself."""
-
-    info: EngineInfo
-    """The description, in which `find_out` replaces what it finds."""
-    identity: str
-    """A text that differs for models that give different numbers: their weights, their number type."""
-
-
 class TokenModel(Protocol):
     """A language model that shows its tokens: on a vLLM server, or in this process."""
 
@@ -117,12 +100,15 @@ class TokenModel(Protocol):
         """The tokenizer and the chat template."""
         ...
 
-    async def report(self, question: Prompt, letters: Sequence[int]) -> ModelReport:
-        """Returns what the model reports about itself; a server is tried with a question about these tokens."""
+    async def report(self, question: Prompt, letters: Sequence[int]) -> EngineInfo:
+        """Returns what the model reports about itself; a server is tried with a question about these tokens.
+
+        The fingerprint is a text that differs for models that give different numbers: `find_out` adds to it.
+        """
         ...
 
-    async def next_tokens(self, request: Request, asks: Asks) -> NextTokens:
-        """Returns the log-probabilities of each ask's tokens, behind each prompt of the request and `ask.after`.
+    async def next_tokens(self, request: Request, asks: Asks) -> tuple[Logprobs, Usage]:
+        """Returns for each ask (prompts, its tokens): their log-probabilities behind the prompt and `ask.after`.
 
         Raises PromptTooLong where a prompt does not fit together with the longest `after`.
         """
@@ -264,7 +250,7 @@ async def find_out(model: TokenModel) -> ProfiledModel:
     letters = {
         prefix: await tokens.continuations([prefix + letter for letter in LETTERS]) for prefix in ("", " ")
     }
-    reported = await model.report(question, [ids[0] for both in letters.values() for ids in both])
+    info = await model.report(question, [ids[0] for both in letters.values() for ids in both])
     thought = begun_thought(await model.first_words(question))
     if thought:
         tokens.ending += thought.empty
@@ -284,8 +270,7 @@ async def find_out(model: TokenModel) -> ProfiledModel:
             f"{ABSTENTION} begins with the same token as a common word: its whole sequence is asked for (mode sequence)"
         )
     (rendered,) = await tokens.render([question])
-    digest = hashlib.sha256(repr((reported.identity, rendered, prefix)).encode()).hexdigest()[:12]
-    info = reported.info
+    digest = hashlib.sha256(repr((info.fingerprint, rendered, prefix)).encode()).hexdigest()[:12]
     info = replace(
         info,
         fingerprint="/".join((info.kind, info.model, mode, digest)),
@@ -314,5 +299,5 @@ async def _is_nano(tokens: Tokens) -> bool:
 async def _mass(model: TokenModel, question: Prompt, letters: Sequence[Sequence[int]]) -> float:
     """Returns the probability of the two letters as the answer's first token."""
     plan = plan_labels(letters, "first_token")
-    found = await model.next_tokens(LabelRequest((question,), LETTERS, "first_token"), plan.asks)
-    return float(plan.combine(found.logprobs).sum())
+    logprobs, _ = await model.next_tokens(LabelRequest((question,), LETTERS, "first_token"), plan.asks)
+    return float(plan.combine(logprobs).sum())

@@ -18,16 +18,9 @@ from ragguard.engines.base import EngineInfo, Prompt, Sample
 from ragguard.engines.http.http_client import HttpClient, ServedModel
 from ragguard.engines.http.replies import choices_of, needed, optional, usage_of
 from ragguard.engines.http.templates import Templates
-from ragguard.engines.labels import Asks, LabelRequest, checked_logprob
+from ragguard.engines.labels import Asks, LabelRequest, Logprobs, checked_logprob
 from ragguard.engines.requests import ContinuationRequest, DrawRequest, Request
-from ragguard.engines.token_model import (
-    EXACT_CAPABILITIES,
-    ModelReport,
-    NextTokens,
-    ProfiledModel,
-    Rendered,
-    find_out,
-)
+from ragguard.engines.token_model import EXACT_CAPABILITIES, ProfiledModel, Rendered, find_out
 from ragguard.errors import EngineProtocolError, EngineRejected, EngineUnreachable, PromptTooLong
 from ragguard.records import Usage
 from ragguard.runtime.limiter import in_parallel
@@ -59,7 +52,7 @@ class VllmModel:
         self._takes_priority = True
         self._texts: dict[tuple[int, ...], str | None] = {(): ""}
 
-    async def report(self, question: Prompt, letters: Sequence[int]) -> ModelReport:
+    async def report(self, question: Prompt, letters: Sequence[int]) -> EngineInfo:
         """Finds out which of the features that only vLLM has this server takes, one at a time."""
         notes = [f"vLLM {self._version}" if self._version else "vLLM of an unknown version"]
         (rendered,) = await self.tokens.render([question])
@@ -76,16 +69,15 @@ class VllmModel:
         except EngineRejected:
             self._takes_priority = False
             notes.append("priorities are ignored; start the server with --scheduling-policy priority")
-        info = EngineInfo(
+        return EngineInfo(
             model=self._served.id,
             kind="vllm",
-            fingerprint="",
+            fingerprint=self._served.root,
             context=self._served.context,
             location=self._client.address.base,
             capabilities=frozenset(capabilities),
             notes=tuple(notes),
         )
-        return ModelReport(info, self._served.root)
 
     async def first_words(self, prompt: Prompt, *, priority: int = 0) -> str:
         """Returns how the most probable answer begins, special tokens included."""
@@ -95,7 +87,7 @@ class VllmModel:
         (choice,), _ = await self._ask(rendered, 1, body, request)
         return _text(choice, self._url)
 
-    async def next_tokens(self, request: Request, asks: Asks) -> NextTokens:
+    async def next_tokens(self, request: Request, asks: Asks) -> tuple[Logprobs, Usage]:
         """Asks for all tokens behind all prompts, each followed by the first tokens of labels, in one call."""
         texts = [await self._text(ask.after, request.deadline) for ask in asks]
         continued: list[Rendered]
@@ -112,7 +104,7 @@ class VllmModel:
             logprobs[index * size : (index + 1) * size, np.searchsorted(tokens, ask.tokens)]
             for index, ask in enumerate(asks)
         ]
-        return NextTokens(values, usage)
+        return values, usage
 
     async def draw(self, request: DrawRequest) -> tuple[list[list[Sample]], Usage]:
         """Draws all answers to all prompts in one call."""

@@ -21,7 +21,7 @@ from ragguard.engines.llama.network import Network
 from ragguard.engines.llama.transformer import Config, Floats, LayerWeights, Transformer
 from ragguard.engines.local.local_engine import Loaded, LocalEngine, Worker
 from ragguard.engines.local.pretrained import HfTokens, ends_of
-from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport
+from ragguard.engines.token_model import EXACT_CAPABILITIES
 from ragguard.errors import EngineRejected, InvalidInput, MissingDependency
 
 _MATRICES = {
@@ -55,23 +55,29 @@ class GgufFile:
         return hashlib.sha256(size + ends_of(self.path)).hexdigest()[:16]
 
     def transformer(self) -> Transformer:
-        """Reads and dequantises all weights, one layer at a time."""
-        embed = self._read("token_embd.weight")
-        heads, width = self._number("attention.head_count"), self._number("embedding_length")
-        config = Config(
-            vocab_size=len(embed),
-            hidden_size=width,
-            num_hidden_layers=self._number("block_count"),
-            num_attention_heads=heads,
-            num_key_value_heads=self._number("attention.head_count_kv", heads),
-            head_dim=self._number("rope.dimension_count", width // heads),
-            intermediate_size=self._number("feed_forward_length"),
-            rope_theta=float(self.value("llama.rope.freq_base", 10_000.0)),
-            rms_norm_eps=float(self.value("llama.attention.layer_norm_rms_epsilon", 1e-5)),
-            max_position_embeddings=self._number("context_length"),
-        )
-        output = self._read("output.weight") if "output.weight" in self._tensors else None
-        return Transformer(config, embed, self._read("output_norm.weight"), self._layers(config), output)
+        """Reads and dequantises all weights, one layer at a time; raises EngineRejected where some cannot be read."""
+        try:
+            embed = self._read("token_embd.weight")
+            heads, width = self._number("attention.head_count"), self._number("embedding_length")
+            config = Config(
+                vocab_size=len(embed),
+                hidden_size=width,
+                num_hidden_layers=self._number("block_count"),
+                num_attention_heads=heads,
+                num_key_value_heads=self._number("attention.head_count_kv", heads),
+                head_dim=self._number("rope.dimension_count", width // heads),
+                intermediate_size=self._number("feed_forward_length"),
+                rope_theta=float(self.value("llama.rope.freq_base", 10_000.0)),
+                rms_norm_eps=float(self.value("llama.attention.layer_norm_rms_epsilon", 1e-5)),
+                max_position_embeddings=self._number("context_length"),
+            )
+            output = self._read("output.weight") if "output.weight" in self._tensors else None
+            return Transformer(config, embed, self._read("output_norm.weight"), self._layers(config), output)
+        except (KeyError, TypeError, NotImplementedError) as error:
+            raise EngineRejected(
+                f"{self.path} is no complete Llama model, or has a quantisation that the gguf library cannot read "
+                f"({error!r}): get it again, or in another quantisation, such as Q8_0 or Q4_1"
+            ) from error
 
     def _layers(self, config: Config) -> Iterator[LayerWeights]:
         for i in range(config.num_hidden_layers):
@@ -83,23 +89,11 @@ class GgufFile:
     def _read(self, name: str) -> Floats:
         from gguf import dequantize
 
-        if (tensor := self._tensors.get(name)) is None:
-            raise EngineRejected(
-                f"{self.path} holds no tensor {name}: it is no complete Llama model; get the file again"
-            )
-        try:
-            return np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
-        except NotImplementedError as error:
-            raise EngineRejected(
-                f"{self.path} holds {name} as {tensor.tensor_type.name}, which the gguf library cannot read: "
-                "get the model in another quantisation, such as Q8_0 or Q4_1"
-            ) from error
+        tensor = self._tensors[name]
+        return np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
 
     def _number(self, key: str, default: int | None = None) -> int:
-        value = self.value(f"llama.{key}", default)
-        if value is None:
-            raise EngineRejected(f"{self.path} does not say llama.{key}: get the file again")
-        return int(value)
+        return int(self.value(f"llama.{key}", default))
 
 
 def open_gguf(path: str | Path) -> GgufFile:
@@ -161,13 +155,11 @@ class GgufTokenizer:
         """The tokens that end an answer."""
         return frozenset(token for name in ("eos", "eot") if (token := self._id(name)) is not None)
 
-    def __call__(self, text: str | Sequence[str], add_special_tokens: bool = False) -> Mapping[str, Any]:
-        """Returns the ids of a text, or of each of several, under `input_ids`."""
+    def __call__(self, texts: Sequence[str], add_special_tokens: bool = False) -> Mapping[str, Any]:
+        """Returns the ids of each text under `input_ids`."""
         begin = self._id("bos")
         first = [begin] if add_special_tokens and begin is not None else []
-        if isinstance(text, str):
-            return {"input_ids": first + self._tokenizer.encode(text, add_special_tokens=False).ids}
-        found = self._tokenizer.encode_batch(list(text), add_special_tokens=False)
+        found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return {"input_ids": [first + one.ids for one in found]}
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
@@ -250,10 +242,9 @@ def _open(file: GgufFile, name: str) -> Loaded:
     info = EngineInfo(
         model=name,
         kind="gguf",
-        fingerprint="",
+        fingerprint=file.identity(),
         context=transformer.config.max_position_embeddings,
         location="in this process",
         capabilities=EXACT_CAPABILITIES,
     )
-    model = Network(transformer, tokenizer.ends)
-    return Loaded(model, HfTokens(tokenizer), ModelReport(info, file.identity()))
+    return Loaded(Network(transformer, tokenizer.ends), HfTokens(tokenizer), info)

@@ -4,8 +4,9 @@ Prompts with a common prefix (the same documents before other questions) share i
 common prefix share their state, and every chunk is small enough to stay in a core's cache.
 
 OpenBLAS splits every small product over all cores and spins where a core is busy with something else: on a machine with
-other work one batch took 43 s instead of 0.3 s. So whole chunks are spread over threads of our own instead. Where NumPy
-is built on another library nothing is done. A process that is forked while a network computes keeps one thread.
+other work one batch took 43 s instead of 0.3 s. So whole chunks are spread over threads of our own instead, and two
+networks take turns. Where NumPy is built on another library nothing is done. A process that is forked while a network
+computes keeps one thread.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -81,40 +82,31 @@ class Network:
     ) -> list[list[float]]:
         """Returns the log-probabilities of the tokens of each row's text, which follows it."""
         out: list[list[float]] = [[] for _ in rows]
-        asked = [i for i, text in enumerate(texts) if len(text)]
 
         def keep(indices: list[int], hidden: Floats) -> None:
             still_wanted()
             for i, states in zip(indices, hidden, strict=True):
-                text = texts[asked[i]]
+                text = texts[i]
                 found = self._transformer.logprobs(states[-len(text) :])[np.arange(len(text)), list(text)]
-                out[asked[i]] = found.astype(np.float64).tolist()
+                out[i] = found.astype(np.float64).tolist()
 
-        self._read([[*rows[i], *texts[i][:-1]] for i in asked], [len(texts[i]) for i in asked], keep)
+        whole = [[*row, *text[:-1]] for row, text in zip(rows, texts, strict=True)]
+        self._read(whole, [len(text) for text in texts], keep)
         return out
 
     def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
-        """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
-        return self.sample(rows, [uniform(row, request) for row in rows], request.temperature, still_wanted)
+        """Returns `n` answers to each row; with a seed, by the seed and the row alone.
 
-    def sample(
-        self,
-        prompts: Rows,
-        draws: Sequence[NDArray[np.float64]],
-        temperature: float,
-        still_wanted: StillWanted = _always,
-    ) -> list[list[Drawn]]:
-        """Returns for each prompt an answer for each row of its `draws` (samples, tokens; uniform in [0, 1)).
-
-        A common prefix of a prompt's samples is computed once.
+        A common prefix of a row's samples is computed once.
         """
-        drawn = [[Drawn([], [], False) for _ in rows] for rows in draws]
+        draws = [uniform(row, request) for row in rows]
+        drawn = [[Drawn([], [], False) for _ in range(request.n)] for _ in rows]
 
         def sample(chunk: list[int]) -> None:
-            hidden, memory = self._transformer.run([prompts[i] for i in chunk], None)
+            hidden, memory = self._transformer.run([rows[i] for i in chunk], None)
             # The unfinished samples as (prompt, sample, state). A state is a prompt and the tokens drawn after it.
-            live = [(i, j, row) for row, i in enumerate(chunk) for j in range(len(draws[i]))]
-            for step in range(draws[0].shape[1]):
+            live = [(i, j, row) for row, i in enumerate(chunk) for j in range(request.n)]
+            for step in range(request.max_tokens):
                 still_wanted()
                 logprobs = self._transformer.logprobs(hidden[:, -1])
                 cumulated: dict[int, NDArray[np.float64]] = {}
@@ -122,7 +114,7 @@ class Network:
                 unfinished = []
                 for i, j, state in live:
                     if state not in cumulated:
-                        cumulated[state] = _cumulated(logprobs[state], temperature)
+                        cumulated[state] = _cumulated(logprobs[state], request.temperature)
                     token = int(np.searchsorted(cumulated[state], draws[i][j, step], side="right"))
                     answer = drawn[i][j]
                     answer.ids.append(token)
@@ -131,13 +123,13 @@ class Network:
                         drawn[i][j] = answer._replace(ended=True)
                     else:
                         unfinished.append((i, j, states.setdefault((state, token), len(states))))
-                if not unfinished or step + 1 == draws[0].shape[1]:
+                if not unfinished or step + 1 == request.max_tokens:
                     return
                 live = unfinished
                 memory = memory.take(np.array([state for state, _ in states]))
                 hidden, memory = self._transformer.run([[token] for _, token in states], memory)
 
-        self._spread(sample, chunks([len(prompt) for prompt in prompts]))
+        self._spread(sample, chunks([len(row) for row in rows]))
         return drawn
 
     def _read(self, rows: Rows, tails: Sequence[int], keep: Callable[[list[int], Floats], None]) -> None:
@@ -145,8 +137,7 @@ class Network:
         the end: of each row at least the last `tails` states are there."""
         memory = None
         if head := shared_by_all(rows, tails):  # such as a system message
-            with self._threads_for_one_chunk():
-                _, memory = self._transformer.run([rows[0][:head]], None)
+            memory = self._remembered([rows[0][:head]], None)
         rest = [row[head:] for row in rows]
         groups: dict[tuple[int, ...], list[int]] = {}
         for index, shared in enumerate(shared_lengths(rest, tails)):
@@ -155,12 +146,15 @@ class Network:
         prefixes = sorted(groups, key=len)
         for chunk in chunks([len(prefix) for prefix in prefixes]):
             held = [prefixes[i] for i in chunk]
-            with self._threads_for_one_chunk():
-                _, read = self._transformer.run(
-                    held, memory.take(np.zeros(len(held), np.intp)) if memory else None
-                )
+            read = self._remembered(held, memory.take(np.zeros(len(held), np.intp)) if memory else None)
             members = [(index, row) for row, prefix in enumerate(held) for index in groups[prefix]]
             self._finish(rows, tails, members, read, keep)
+
+    def _remembered(self, rows: Sequence[Tokens], memory: Memory | None) -> Memory:
+        """Returns the keys and values of what is remembered and of rows behind it, computed as one chunk."""
+        found: list[Memory] = []
+        self._spread(lambda _: found.append(self._transformer.run(rows, memory)[1]), [[]])
+        return found[0]
 
     def _finish(
         self,
@@ -187,18 +181,12 @@ class Network:
         self._spread(finish, chunks([len(suffix) for suffix in suffixes]))
 
     def _spread(self, work: Callable[[list[int]], None], chunks: Iterable[list[int]]) -> None:
-        """Calls `work` with each chunk, in several threads where there are several chunks."""
+        """Calls `work` with each chunk, in several threads where there are several chunks. Large products of a single
+        chunk may take all cores."""
         todo = list(chunks)
-        if len(todo) > 1:
-            with one_thread():
-                list(_threads.get().map(work, todo))
-        elif todo:
-            with self._threads_for_one_chunk():
-                work(todo[0])
-
-    def _threads_for_one_chunk(self) -> AbstractContextManager[None]:
-        """Lets one chunk's matrix products take all cores where they are large, and one where they are small."""
-        return nullcontext() if self.config.hidden_size >= _WIDE else one_thread()
+        alone = len(todo) == 1 and self.config.hidden_size >= _WIDE
+        with nullcontext() if alone else one_thread():
+            list(_threads.get().map(work, todo) if len(todo) > 1 else map(work, todo))
 
 
 def _cumulated(logprobs: Floats, temperature: float) -> NDArray[np.float64]:
@@ -275,61 +263,39 @@ def shared_lengths(prompts: Sequence[Tokens], tails: Sequence[int] | None = None
     return lengths
 
 
-class _Use:
-    """How many blocks of this process keep the library at one thread, and its number of threads before."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.inside = self.before = 0
-
-
-_use = PerProcess(_Use)
+_blas = PerProcess(threading.Lock)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Makes each matrix product of the process use one thread while the block runs."""
+    """Makes each matrix product of the process use one thread while the block runs; one block at a time."""
     controls = _controls()
     if controls is None:
         yield
         return
     get, put = controls
-    use = _use.get()
-    with use.lock:
-        use.inside += 1
-        if use.inside == 1:
-            use.before = get()
-            put(1)
-    try:
-        yield
-    finally:
-        with use.lock:
-            use.inside -= 1
-            if use.inside == 0:
-                put(use.before)
+    with _blas.get():
+        before = get()
+        put(1)
+        try:
+            yield
+        finally:
+            put(before)
 
 
 @cache
 def _controls() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """Returns the functions that get and set the number of threads of NumPy's OpenBLAS; None where there is none."""
+    """Returns the functions that get and set the number of threads of NumPy's OpenBLAS, as its wheels bring it; None
+    where there is none."""
     home = Path(np.__file__).parent
-    for folder in (home.parent / "numpy.libs", home / ".dylibs", home / ".libs"):
-        for path in sorted(folder.glob("*openblas*")):
-            try:
-                library = ctypes.CDLL(str(path))
-            except OSError:
-                continue
-            for name in (
-                "scipy_openblas_{}_num_threads64_",
-                "scipy_openblas_{}_num_threads",
-                "openblas_{}_num_threads",
-            ):
-                try:
-                    get, put = library[name.format("get")], library[name.format("set")]
-                except AttributeError:
-                    continue
-                get.restype, put.argtypes, put.restype = ctypes.c_int, [ctypes.c_int], None
-                return get, put
+    for path in (*home.parent.glob("numpy.libs/*openblas*"), *home.glob(".dylibs/*openblas*")):
+        try:
+            library = ctypes.CDLL(str(path))
+            get, put = (library[f"scipy_openblas_{verb}_num_threads64_"] for verb in ("get", "set"))
+        except (OSError, AttributeError):
+            continue
+        get.restype, put.argtypes, put.restype = ctypes.c_int, [ctypes.c_int], None
+        return get, put
     return None
 
 

@@ -29,7 +29,7 @@ from ragguard.engines.local.local_engine import (
 )
 from ragguard.engines.local.pretrained import HfTokens, Source, batches, context_of, load
 from ragguard.engines.requests import DrawRequest, Request
-from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport
+from ragguard.engines.token_model import EXACT_CAPABILITIES
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ def _open(source: Source, max_batch_tokens: int) -> Loaded:
     info = EngineInfo(
         model=source.name,
         kind="hf",
-        fingerprint="",
+        fingerprint=found.identity,
         context=context_of(found.model.config, found.tokenizer),
         location=f"in this process, on {found.device}",
         capabilities=EXACT_CAPABILITIES,
     )
     model = CausalModel(found.model, ends, max_batch_tokens)
-    return Loaded(model, HfTokens(found.tokenizer), ModelReport(info, found.identity))
+    return Loaded(model, HfTokens(found.tokenizer), info)
 
 
 class CausalModel:

@@ -23,7 +23,7 @@ from ragguard.engines.labels import Asks, Logprobs, NextTokenAsk, checked_logpro
 from ragguard.engines.local.local_engine import Drawn, Loaded, LocalEngine, Rows, StillWanted, Worker
 from ragguard.engines.local.pretrained import HfTokens, checked_name, weights_identity
 from ragguard.engines.requests import DrawRequest, Request
-from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport
+from ragguard.engines.token_model import EXACT_CAPABILITIES
 from ragguard.errors import EngineProtocolError, EngineRejected, EngineUnreachable, MissingDependency
 from ragguard.runtime.limiter import in_parallel
 from ragguard.runtime.per_process import PerProcess
@@ -71,18 +71,16 @@ def _open(name: str, name_or_path: str, settings: Mapping[str, Any]) -> Loaded:
             "that the script guards its start with `if __name__ == '__main__':`"
         ) from error
     config = vllm.model_config
-    identity = f"{weights_identity(name_or_path, config.hf_config)} {config.dtype}"
     takes_priority = settings["scheduling_policy"] == "priority"
     info = EngineInfo(
         model=name,
         kind="vllm-inprocess",
-        fingerprint="",
+        fingerprint=f"{weights_identity(name_or_path, config.hf_config)} {config.dtype}",
         context=int(config.max_model_len),
         location="in this process, through vLLM",
         capabilities=EXACT_CAPABILITIES | {"priority"} if takes_priority else EXACT_CAPABILITIES,
     )
-    tokens = HfTokens(vllm.get_tokenizer())
-    return Loaded(_InProcessModel(name, vllm, loop), tokens, ModelReport(info, identity))
+    return Loaded(_InProcessModel(name, vllm, loop), HfTokens(vllm.get_tokenizer()), info)
 
 
 async def _started(name_or_path: str, settings: Mapping[str, Any]) -> Any:

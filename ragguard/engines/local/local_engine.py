@@ -16,11 +16,11 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.base import Prompt, Sample
+from ragguard.engines.base import EngineInfo, Prompt, Sample
 from ragguard.engines.engine import ModelEngine
 from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.requests import ContinuationRequest, DrawRequest, Request
-from ragguard.engines.token_model import ModelReport, NextTokens, ProfiledModel, Tokens, find_out
+from ragguard.engines.token_model import ProfiledModel, Tokens, find_out
 from ragguard.errors import Closed, InvalidInput, PromptTooLong
 from ragguard.records import Usage
 from ragguard.runtime.deadline import until
@@ -153,11 +153,11 @@ class ComputingModel(Protocol):
 
 
 class Loaded(NamedTuple):
-    """A loaded model with its tokenizer and its properties."""
+    """A loaded model with its tokenizer and its description, as `TokenModel.report` returns it."""
 
     model: ComputingModel
     tokens: LocalTokens
-    report: ModelReport
+    info: EngineInfo
 
 
 class LocalEngine(ModelEngine):
@@ -168,14 +168,13 @@ class LocalEngine(ModelEngine):
         self._worker = worker
 
     async def look(self) -> ProfiledModel:
-        """Loads the model, and finds out what it is unless it brings that along."""
-        model = await self.open()
-        info = model.loaded.report.info
-        return ProfiledModel(model, info) if info.fingerprint else await find_out(model)
+        """Loads the model, and finds out what it is."""
+        return await find_out(await self.open())
 
     async def open(self) -> LoadedModel:
         """Loads the model."""
-        return LoadedModel(self._worker, await self._worker.run(lambda loaded, still_wanted: loaded))
+        loaded = await self._worker.run(lambda loaded, still_wanted: loaded)
+        return LoadedModel(self._worker, loaded.tokens, loaded.info)
 
     async def aclose(self) -> None:
         """Gives the model's memory back."""
@@ -185,24 +184,24 @@ class LocalEngine(ModelEngine):
 class LoadedModel:
     """A model in this process as a `TokenModel`."""
 
-    def __init__(self, worker: Worker[Loaded], loaded: Loaded) -> None:
-        self._worker, self.loaded, self.tokens = worker, loaded, loaded.tokens
+    def __init__(self, worker: Worker[Loaded], tokens: LocalTokens, info: EngineInfo) -> None:
+        self._worker, self.tokens, self.info = worker, tokens, info
 
-    async def report(self, question: Prompt, letters: Sequence[int]) -> ModelReport:
-        return self.loaded.report
+    async def report(self, question: Prompt, letters: Sequence[int]) -> EngineInfo:
+        return self.info
 
     async def first_words(self, prompt: Prompt) -> str:
         _, ((drawn,),) = await self._drawn(DrawRequest((prompt,), 1, 8, 0.0))
         return await self.tokens.text_of(drawn.ids)
 
-    async def next_tokens(self, request: Request, asks: Asks) -> NextTokens:
+    async def next_tokens(self, request: Request, asks: Asks) -> tuple[Logprobs, Usage]:
         """Computes the log-probabilities of each ask's tokens."""
         rows = await self._rows(request, 1 + max(len(ask.after) for ask in asks))
         logprobs = await self._worker.run(
             lambda loaded, still_wanted: loaded.model.logprobs(rows, asks, request, still_wanted),
             request.deadline,
         )
-        return NextTokens(logprobs, Usage(1, len(rows), sum(map(len, rows)), len(rows)))
+        return logprobs, Usage(1, len(rows), sum(map(len, rows)), len(rows))
 
     async def draw(self, request: DrawRequest) -> tuple[list[list[Sample]], Usage]:
         """Draws the answers to each prompt, and makes text of them."""
@@ -231,7 +230,7 @@ class LoadedModel:
     async def _rows(self, request: Request, output: int) -> list[list[int]]:
         """Returns the ids of all prompts; PromptTooLong where one leaves less than `output` tokens free."""
         rows = await self.tokens.rows(request.prompts)
-        limit = (self.loaded.report.info.context or sys.maxsize) - output
+        limit = (self.info.context or sys.maxsize) - output
         for index, row in enumerate(rows):
             if not row:
                 messages = request.prompts[index].messages

@@ -81,16 +81,11 @@ def load(source: Source, kind: str) -> Pretrained:
             name, revision=source.revision, dtype=dtype if dtype == "auto" else getattr(torch, dtype)
         )
         model = model.to(device).eval()
-    except torch.OutOfMemoryError as error:
-        raise EngineRejected(
-            f"{source.name} does not fit into the memory of {device}: use a smaller model, dtype='bfloat16', "
-            "or another device"
-        ) from error
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, AssertionError) as error:
         said = without_secrets(str(error)).strip().partition("\n")[0][:300].rstrip(".")
         raise EngineRejected(
-            f"transformers could not load {source.name} as {kind} on {device}: {said}; check the name and the device, "
-            "and that the weights are in this machine's cache or can be downloaded"
+            f"transformers could not load {source.name} as {kind} on {device}: {said}; check the name, the device and "
+            "its memory, and that the weights are in this machine's cache or can be downloaded"
         ) from error
     return Pretrained(model, tokenizer, f"{weights_identity(name, model.config)} {model.dtype}", device)
 
@@ -174,8 +169,7 @@ class HfTokens:
         return found
 
     async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
-        with self._lock:
-            return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+        return self._encode([text], begin=False)[0]
 
     async def text_of(self, ids: Sequence[int], deadline: float | None = None) -> str:
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
@@ -189,11 +183,12 @@ class HfTokens:
         messages = folded(prompt.messages) if self.folds else prompt.messages
         return self._templated(messages) + self.ending
 
-    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+    def _encode(self, texts: Sequence[str], *, begin: bool = True) -> list[list[int]]:
         # An unpaired surrogate is no text that a tokenizer takes; it becomes a question mark.
         clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
         with self._lock:
-            return [list(ids) for ids in self._tokenizer(clean, add_special_tokens=self.plain)["input_ids"]]
+            encoded = self._tokenizer(clean, add_special_tokens=self.plain and begin)
+            return [list(ids) for ids in encoded["input_ids"]]
 
     def _templated(self, messages: Sequence[Message]) -> str:
         turns = [{"role": message.role, "content": message.content} for message in messages]

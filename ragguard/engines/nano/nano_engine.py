@@ -30,7 +30,7 @@ from ragguard.engines.chat_frames import SpecialTokens
 from ragguard.engines.llama.network import Network
 from ragguard.engines.llama.transformer import Config, LayerWeights, Transformer
 from ragguard.engines.local.local_engine import Loaded, LocalEngine, Worker
-from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport
+from ragguard.engines.token_model import EXACT_CAPABILITIES, ProfiledModel
 from ragguard.errors import UnfitText
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
@@ -59,6 +59,11 @@ class NanoEngine(LocalEngine):
         # One computation at a time: NumPy uses all cores already, and two would only evict each other's cache.
         super().__init__(Worker("nano", _open, _thread))
 
+    async def look(self) -> ProfiledModel:
+        """Returns nano with its profile, which ships with it."""
+        model = await self.open()
+        return ProfiledModel(model, model.info)
+
 
 _thread = PerProcess(lambda: DaemonThreads(1, "nano"))
 
@@ -78,7 +83,7 @@ def _open() -> Loaded:
         capabilities=EXACT_CAPABILITIES,
         notes=("understands ragguard.world only; real text wants a real model",),
     )
-    return Loaded(network, tokenizer, ModelReport(info, identity))
+    return Loaded(network, tokenizer, info)
 
 
 @cache

@@ -65,7 +65,7 @@ def test_tokenizer_makes_the_tokens_of_transformers(made):
         "<|im_end|>",
         " a  b\n\n",
     ):
-        ids = ours(text)["input_ids"]
+        (ids,) = ours([text])["input_ids"]
         assert ids == theirs(text, add_special_tokens=False)["input_ids"]
         assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=False)
 

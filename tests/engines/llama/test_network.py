@@ -10,16 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragguard import world
+from ragguard.engines.base import Message, Prompt
 from ragguard.engines.llama import network
-from ragguard.engines.llama.network import (
-    LEAST_SHARED,
-    Network,
-    one_thread,
-    shared_lengths,
-)
+from ragguard.engines.llama.network import LEAST_SHARED, Network, one_thread, shared_lengths
 from ragguard.engines.llama.transformer import Config, LayerWeights, Transformer
+from ragguard.engines.local.local_engine import Drawn
 from ragguard.engines.nano.nano_engine import load_network, load_tokenizer
 from ragguard.engines.prompts import load_prompts
+from ragguard.engines.requests import DrawRequest
 
 TOKENIZER = load_tokenizer()
 
@@ -47,11 +45,14 @@ def test_a_batch_gives_what_each_prompt_gives_alone() -> None:
     assert np.allclose(np.exp(together).sum(axis=1), 1.0, atol=1e-4)
 
 
+def drawn_from(model: Network, ids: list[list[int]], **settings: object) -> list[list[Drawn]]:
+    prompts = tuple(Prompt((Message("user", "only its length counts"),)) for _ in ids)
+    return model.draw(ids, DrawRequest(prompts, **{"temperature": 1.0, **settings}), lambda: None)
+
+
 def test_sampled_logprobs_are_those_of_a_fresh_reading() -> None:
     model, ids = load_network(), prompts_of(6)
-    draws = [np.random.default_rng(i).random((4, 6)) for i in range(len(ids))]
-    drawn = model.sample(ids, draws, 1.0)
-    for row, samples in zip(ids, drawn, strict=True):
+    for row, samples in zip(ids, drawn_from(model, ids, n=4, max_tokens=6, seed=1), strict=True):
         for tokens, logprobs, _ in samples:
             fresh = [model.next_logprobs([[*row, *tokens[:k]]])[0, token] for k, token in enumerate(tokens)]
             assert np.allclose(fresh, logprobs, atol=1e-3)
@@ -63,23 +64,20 @@ def test_samples_follow_the_distribution() -> None:
     row = TOKENIZER.encode_chat(
         load_prompts("nano").render("answer_closed", question="Who founded Norvik Mills?").messages
     )
-    draws = [(np.arange(4000)[:, None] + 0.5) / 4000]
-    drawn = model.sample([row], draws, 1.0)[0]
-    counts = np.bincount([tokens[0] for tokens, *_ in drawn], minlength=len(TOKENIZER)) / 4000
-    assert np.abs(counts - np.exp(model.next_logprobs([row])[0])).max() < 1e-3
+    (drawn,) = drawn_from(model, [row], n=20_000, max_tokens=1, seed=2)
+    counts = np.bincount([tokens[0] for tokens, *_ in drawn], minlength=len(TOKENIZER)) / 20_000
+    assert np.abs(counts - np.exp(model.next_logprobs([row])[0])).max() < 0.015
 
 
 def test_temperature_sharpens_and_zero_is_greedy() -> None:
     model, ids = load_network(), prompts_of(4)
-    draws = [np.random.default_rng(i).random((20, 1)) for i in range(len(ids))]
-    best = model.next_logprobs(ids).argmax(axis=1)
-    for row, samples in zip(best, model.sample(ids, draws, 0.0), strict=True):
-        assert {tokens[0] for tokens, *_ in samples} == {row}
 
-    def kinds(t: float) -> int:
-        return sum(len({tokens[0] for tokens, *_ in samples}) for samples in model.sample(ids, draws, t))
+    def kinds(temperature: float) -> list[set[int]]:
+        found = drawn_from(model, ids, n=20, max_tokens=1, temperature=temperature, seed=3)
+        return [{tokens[0] for tokens, *_ in samples} for samples in found]
 
-    assert kinds(0.3) <= kinds(3.0)
+    assert kinds(0.0) == [{best} for best in model.next_logprobs(ids).argmax(axis=1)]
+    assert sum(map(len, kinds(0.3))) <= sum(map(len, kinds(3.0)))
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=24).map(lambda row: [9, *row]), max_size=14))
@@ -100,7 +98,7 @@ def test_lengths_at_the_edges(length: int) -> None:
 
 def test_a_given_text_has_the_logprobs_of_its_tokens_one_by_one() -> None:
     network, rows = load_network(), prompts_of(8)
-    texts = [tuple(TOKENIZER.encode(text)) for text in ("Ada Berg founded it .", "Norvik", "NO-RESPONSE", "")]
+    texts = [tuple(TOKENIZER.encode(text)) for text in ("Ada Berg founded it .", "Norvik", "NO-RESPONSE")]
     pairs = [(row, text) for row in rows for text in texts]
     together = network.text_logprobs(
         [row for row, _ in pairs], [text for _, text in pairs], None, lambda: None
@@ -134,26 +132,13 @@ def test_heads_that_share_keys_give_what_repeated_keys_give() -> None:
     assert np.allclose(shared.next_logprobs(rows), full.next_logprobs(rows), atol=1e-5)
 
 
-def threads() -> int:
-    get, _ = network._controls()
-    return get()
-
-
-@pytest.fixture
-def four():
-    """As if there were four cores."""
+def test_threads_of_openblas_are_given_back() -> None:
     if network._controls() is None:
         pytest.skip("NumPy here stands on another library")
-    get, put = network._controls()
-    before = get()
+    threads, put = network._controls()
+    before = threads()
     put(4)
-    yield 4
-    put(before)
-
-
-def test_the_threads_are_given_back_when_the_last_one_is_out(four):
     with one_thread():
-        with one_thread():
-            assert threads() == 1
         assert threads() == 1
-    assert threads() == four
+    assert threads() == 4
+    put(before)

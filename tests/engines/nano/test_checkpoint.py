@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from ragguard import world
-from ragguard.engines.base import Message
+from ragguard.engines.base import Message, Prompt
 from ragguard.engines.nano.nano_engine import load_network, load_tokenizer, write_checkpoint
 from ragguard.engines.prompts import load_prompts
+from ragguard.engines.requests import DrawRequest
 from ragguard.engines.token_model import MARKER
 from training.nano import SHIPPED
 
@@ -77,7 +78,8 @@ def test_transformers_computes_the_same_on_200_prompts(folder: Path) -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
     rows = sorted((TOKENIZER.encode_chat(messages) for messages in conversations(200)), key=len)
     ours = load_network().next_logprobs(rows)
-    answers = load_network().sample(rows, [np.zeros((1, 4))] * 200, 0.0)
+    greedy = DrawRequest((Prompt((Message("user", ""),)),) * len(rows), 1, 4, 0.0)
+    answers = load_network().draw(rows, greedy, lambda: None)
     same = 0
     for first in range(0, 200, 20):
         some = slice(first, first + 20)
