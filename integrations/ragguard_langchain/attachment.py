@@ -20,7 +20,6 @@ from langchain_core.tracers.context import register_configure_hook
 
 from ragguard.capture.declarations import Locate, Tools
 from ragguard_langchain.callback import RagGuardCallback
-from ragguard_langchain.messages import TextOf
 
 if TYPE_CHECKING:
     from ragguard import RagGuard
@@ -65,7 +64,6 @@ def instrument(
     rg: RagGuard,
     *,
     tools: Tools | None = None,
-    text_of: TextOf | None = None,
     question: str | Locate | None = None,
     answer: str | Locate | None = None,
 ) -> None:
@@ -77,11 +75,10 @@ def instrument(
     Args:
         rg: The RagGuard that gets the runs.
         tools: As `RagGuardCallback` takes them.
-        text_of: As `RagGuardCallback` takes it.
         question: As `RagGuardCallback` takes it.
         answer: As `RagGuardCallback` takes it.
     """
-    handler = RagGuardCallback(rg, tools=tools, text_of=text_of, question=question, answer=answer)
+    handler = RagGuardCallback(rg, tools=tools, question=question, answer=answer)
     with _attachment.lock:
         _attachment.handler = handler
         if not _attachment.registered:

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
-from ragguard.capture.declarations import CaptureOptions, warn_of_unknown
+from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.enclosing import is_paused, trace_context
 from ragguard.capture.handle import current_handle, innermost
 from ragguard.capture.pipeline_run import RESUME, RUN_ID, RUN_KEYS
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Status
-from ragguard_langchain.messages import KEYS, NO_OPTIONS, NOTHING, Answer, Metadata, texts_in
+from ragguard_langchain.messages import KEYS, NOTHING, Answer, Metadata, texts_in
 from ragguard_langchain.open_calls import OpenCall, VerdictReport
 from ragguard_langchain.tree_runs import BareRetrieval, TreeRun
 
@@ -76,8 +76,6 @@ class CallTree:
         resumes: bool = False,
         call_id: str = "",
         holds: bool = False,
-        options: CaptureOptions = NO_OPTIONS,
-        inputs: object = None,
     ) -> OpenCall:
         """Begins a tree with its first call. The call joins the run around it or the run that its metadata names,
         continues an interrupted run, or becomes a run of its own: with its first step, or at once where its metadata
@@ -85,7 +83,7 @@ class CallTree:
 
         `call_id` is the id of a tool call. With `holds` the run that the call joins ends after the call; such a call
         always reports its end, also as a stream."""
-        run = TreeRun(self.recorder, id, question, name, metadata, options, inputs)
+        run = TreeRun(self.recorder, id, question, name, metadata)
         warn_of_unknown(metadata, "metadata", KEYS)
         thread = metadata.get(THREAD)
         run.identify(metadata, f"langgraph:{thread}" if thread else "", resumes=resumes and bool(thread))
@@ -144,7 +142,7 @@ class CallTree:
         call = None if id is None else self.open_calls.get(id)
         if not isinstance(call, BareRetrieval):
             return call
-        run = TreeRun(self.recorder, call.id, call.query, call.name, call.call_metadata, call.options)
+        run = TreeRun(self.recorder, call.id, call.query, call.name, call.call_metadata)
         run.trace, run.started_ns = call.trace, call.started_ns
         opened = self.open_calls[call.id] = OpenCall(call.id, run)
         opened.started_ns, opened.task = call.started_ns, call.task

@@ -25,11 +25,9 @@ from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.messages import (
-    HISTORY_AWARE,
     NOTHING,
     Answer,
     K,
-    TextOf,
     answer_of,
     question_of,
     snapshot,
@@ -56,7 +54,6 @@ class RagGuardCallback(BaseCallbackHandler):
             ones), or a list of the names of those that give search results, MCP's among them. `auto`: every tool is
             a retrieval whose output has the shape of a search result; it is read in the hook, and a log line says
             once which tools it took. Tools that give documents, and retrievers inside tools, need no declaration.
-        text_of: A function from a document to the text that the model reads of it. None: its page content.
         question: Where a pipeline's question is: a key of what the outermost call is given, or a function of it,
             which is called in the hook. None: the usual places.
         answer: Where a pipeline's answer is: a key of what the outermost call gives, or a function of it, which is
@@ -75,12 +72,11 @@ class RagGuardCallback(BaseCallbackHandler):
         rg: RagGuard,
         *,
         tools: Tools | None = None,
-        text_of: TextOf | None = None,
         question: str | Locate | None = None,
         answer: str | Locate | None = None,
     ) -> None:
         self._recorder = recorder_of(rg)
-        self._options = CaptureOptions.checked(tools, text_of, question, answer)
+        self._options = CaptureOptions.checked(tools, question, answer)
         self._here = PerProcess(partial(CallTree.of, self._recorder))
         self._here.get()
 
@@ -104,16 +100,14 @@ class RagGuardCallback(BaseCallbackHandler):
                 return
             parent, name, metadata = tree.parent(parent_run_id), more.get("name"), more.get("metadata")
             if parent is not None:
-                call = tree.child(parent, run_id, more)
+                tree.child(parent, run_id, more)
             elif name and name.startswith("RunnableEach<") and tree.stands_alone(metadata):
                 return  # each call of a batch is a run
             else:
-                call = tree.root(
+                tree.root(
                     run_id, self._question(inputs), metadata or {}, name or "",
-                    resumes=_is_resume(inputs), holds=True, options=self._options, inputs=inputs,
+                    resumes=_is_resume(inputs), holds=True,
                 )  # fmt: skip
-            if name in HISTORY_AWARE:
-                call.condenses = True
         except FAULTS as error:
             self._recorder.faults.note("on_chain_start", error)
 
@@ -122,7 +116,6 @@ class RagGuardCallback(BaseCallbackHandler):
         try:
             call = self.tree.take(run_id)
             if type(call) is OpenCall and call.root is None:
-                call.run.inputs = call.run.inputs if inputs is None else inputs
                 self.tree.end_root(call, self._answer(outputs), self._question(inputs))
         except FAULTS as error:
             self._recorder.faults.note("on_chain_end", error)
@@ -149,11 +142,11 @@ class RagGuardCallback(BaseCallbackHandler):
             if parent is not None:
                 call = tree.child(parent, run_id, more)
             elif tree.is_whole_run(run_id, metadata):
-                whole = BareRetrieval(run_id, query, name, metadata, options=self._options, top_k=top_k)
+                whole = BareRetrieval(run_id, query, name, metadata, top_k=top_k)
                 tree.add(run_id, whole)
                 return
             else:
-                call = tree.root(run_id, query, metadata or {}, name, options=self._options)
+                call = tree.root(run_id, query, metadata or {}, name)
                 call.task = current_task()
             call.begin_step(query, name, metadata, top_k=top_k)
         except FAULTS as error:
@@ -202,7 +195,7 @@ class RagGuardCallback(BaseCallbackHandler):
         metadata, call_id = more.get("metadata"), more.get("tool_call_id") or ""
         parent = tree.parent(parent_run_id)
         if parent is None:
-            call = tree.root(run_id, query, metadata or {}, name, call_id=call_id, options=self._options)
+            call = tree.root(run_id, query, metadata or {}, name, call_id=call_id)
             call.task = current_task()
         else:
             call = tree.child(parent, run_id, more, call_id)

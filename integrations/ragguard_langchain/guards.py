@@ -15,12 +15,11 @@ from langchain_core.retrievers import BaseRetriever, RetrieverLike
 from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import ConfigDict, Field
 
-from ragguard.capture.declarations import checked_text_of
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
 from ragguard_langchain.attachment import report
-from ragguard_langchain.messages import K, TextOf, views
+from ragguard_langchain.messages import K, snapshot, unpacked
 from ragguard_langchain.open_calls import VerdictReport
 
 
@@ -34,17 +33,15 @@ class DistractorFilter(BaseDocumentCompressor):
 
     Args:
         guard: The guard that judges.
-        text_of: A function from a document to the text that the model reads of it. None: its page content.
         settings: What LangChain's compressors take besides.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     guard: DistractorGuard = Field(exclude=True)
-    text_of: TextOf | None = Field(default=None, exclude=True)
 
-    def __init__(self, guard: DistractorGuard, *, text_of: TextOf | None = None, **settings: Any) -> None:
-        settings["guard"], settings["text_of"] = checked(guard), checked_text_of(text_of)
+    def __init__(self, guard: DistractorGuard, **settings: Any) -> None:
+        settings["guard"] = checked(guard)
         super().__init__(**settings)
 
     def compress_documents(
@@ -53,7 +50,7 @@ class DistractorFilter(BaseDocumentCompressor):
         """Returns the documents that stay."""
         if not documents:
             return documents
-        verdict = pruned(self.guard, query, views(documents, self.text_of))
+        verdict = pruned(self.guard, query, unpacked(snapshot(documents)))
         report(VerdictReport(verdict, query), callbacks)
         return verdict.decision.of(documents)
 
@@ -63,7 +60,7 @@ class DistractorFilter(BaseDocumentCompressor):
         """Returns the documents that stay."""
         if not documents:
             return documents
-        verdict = await apruned(self.guard, query, views(documents, self.text_of))
+        verdict = await apruned(self.guard, query, unpacked(snapshot(documents)))
         report(VerdictReport(verdict, query), callbacks)
         return verdict.decision.of(documents)
 
@@ -79,7 +76,6 @@ class GuardedRetriever(BaseRetriever):
     Args:
         retriever: The retriever that is asked.
         guard: The guard that judges.
-        text_of: A function from a document to the text that the model reads of it. None: its page content.
         settings: What LangChain's retrievers take besides, such as `tags` and `metadata`.
     """
 
@@ -87,21 +83,18 @@ class GuardedRetriever(BaseRetriever):
 
     retriever: RetrieverLike = Field(exclude=True)
     guard: DistractorGuard = Field(exclude=True)
-    text_of: TextOf | None = Field(default=None, exclude=True)
 
     def __init__(
         self,
         retriever: RetrieverLike,
         guard: DistractorGuard,
-        *,
-        text_of: TextOf | None = None,
         **settings: Any,
     ) -> None:
         if not isinstance(retriever, Runnable):
             raise InvalidInput(
                 "retriever", retriever, "a retriever of LangChain, such as vectorstore.as_retriever()"
             )
-        settings |= {"retriever": retriever, "guard": checked(guard), "text_of": checked_text_of(text_of)}
+        settings |= {"retriever": retriever, "guard": checked(guard)}
         super().__init__(**settings)
 
     def _config(
@@ -122,12 +115,12 @@ class GuardedRetriever(BaseRetriever):
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **settings: Any
     ) -> list[Document]:
         found = self.retriever.invoke(query, self._config(run_manager, settings), **settings)
-        guarding = DistractorFilter(self.guard, text_of=self.text_of)
+        guarding = DistractorFilter(self.guard)
         return list(guarding.compress_documents(found, query, run_manager.get_child()) or ())
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **settings: Any
     ) -> list[Document]:
         found = await self.retriever.ainvoke(query, self._config(run_manager, settings), **settings)
-        guarding = DistractorFilter(self.guard, text_of=self.text_of)
+        guarding = DistractorFilter(self.guard)
         return list(await guarding.acompress_documents(found, query, run_manager.get_child()) or ())

@@ -6,28 +6,21 @@ returns the most likely reading, or nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from ragguard.capture.declarations import CaptureOptions, fields_of
+from ragguard.capture.declarations import fields_of
 from ragguard.capture.pipeline_run import RUN_KEYS
 from ragguard.capture.shapes import ANSWER_NAMES
 from ragguard.capture.snapshot import OwnPassages, passage, passage_of, passages_of, text_of
 from ragguard.capture.snapshot import answer_of as json_answer
 from ragguard.records import Passage
-from ragguard.runtime.faults import NOTICES, describe
 
 _QUESTIONS = ("question", "query", "input", "user_input", "prompt", "text")
-_HISTORIES = ("chat_history", "history", "conversation", "conversation_history")
 _STRUCTURED = "structured_response"
 """The key of the state under which `create_agent(response_format=…)` puts its answer."""
-HISTORY_AWARE = ("chat_retriever_chain", "retrieve_documents", "ConversationalRetrievalChain")
-"""The names of LangChain's calls that have a model write a question which stands by itself, and retrieve with it."""
 _HUMAN = ("human", "user")
 _MODEL = ("ai", "assistant", "AIMessageChunk")
 
@@ -69,18 +62,6 @@ def question_of(inputs: object) -> str:
 def _only_text(fields: Mapping[str, Any]) -> str:
     texts = [value for value in fields.values() if isinstance(value, str)]
     return texts[0] if len(texts) == 1 else ""
-
-
-def has_history(inputs: object) -> bool:
-    """True where a pipeline is given more than one question: a conversation, or its history beside the question."""
-    if not isinstance(inputs, Mapping):
-        return False
-    if any(isinstance(inputs.get(key), (str, list, tuple)) and inputs[key] for key in _HISTORIES):
-        return True
-    messages = inputs.get("messages")
-    if not isinstance(messages, (list, tuple)):
-        return False
-    return sum(_role_and_content(message)[0] in _HUMAN for message in messages) > 1
 
 
 def answer_of(outputs: object) -> Answer:
@@ -246,50 +227,8 @@ def tool_message(output: object) -> ToolMessage | None:
     return None
 
 
-TextOf: TypeAlias = Callable[[Document], str]
-"""A function that returns a document's text as the model reads it, with what a prompt adds, such as a title."""
-
-
-def views(documents: Sequence[Any], text_of: TextOf | None = None) -> list[Passage]:
-    """Returns the documents as passages with the texts that the model reads. A document for which `text_of` fails
-    keeps its page content."""
-    passages = unpacked(snapshot(list(documents)))
-    return passages if text_of is None else _viewed(documents, passages, text_of)
-
-
-def viewed(taken: Taken, text_of: TextOf) -> list[Passage]:
-    """Returns the passages of a snapshot, with the texts that the model reads."""
-    passages = unpacked(taken)
-    documents = [Document(one.text, id=one.id or None, metadata=dict(one.metadata)) for one in passages]
-    return _viewed(documents, passages, text_of)
-
-
-def _viewed(documents: Sequence[Any], passages: Sequence[Passage], text_of: TextOf) -> list[Passage]:
-    found = []
-    for document, passage_ in zip(documents, passages, strict=True):
-        text: object = None
-        try:
-            text = text_of(document)
-            why = f"it gave {type(text).__name__}"
-        except Exception as error:  # noqa: BLE001 - a function of the user's must not cost a retrieval
-            why = describe(error)
-        if not isinstance(text, str):
-            NOTICES.warn(
-                "text_of",
-                f"`text_of` gave no text for a document, whose page content is judged instead: {why}",
-            )
-        found.append(replace(passage_, text=text if isinstance(text, str) else passage_.text))
-    return found
-
-
 K = "ragguard_k"
 """The metadata key by which a retriever, or a call's config, says how many documents the retriever is asked for."""
 KEYS = (*RUN_KEYS, K)
-NO_OPTIONS = CaptureOptions()
 Metadata: TypeAlias = Mapping[str, Any] | None
 """The metadata that LangChain tells of a call."""
-
-
-def unpack_of(options: CaptureOptions) -> Callable[[Taken], list[Passage]]:
-    """Returns the function that makes passages of a snapshot, with the texts that the model reads."""
-    return unpacked if options.text_of is None else partial(viewed, text_of=options.text_of)

@@ -19,7 +19,6 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.declarations import checked_text_of
 from ragguard.capture.shapes import HOLDERS, documents_in, scored
 from ragguard.capture.snapshot import passages_of
 from ragguard.capture.splitters import Splitter
@@ -28,7 +27,7 @@ from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard_langchain.attachment import report
-from ragguard_langchain.messages import TextOf, tool_message, tool_query, tool_text, views
+from ragguard_langchain.messages import snapshot, tool_message, tool_query, tool_text, unpacked
 from ragguard_langchain.open_calls import VerdictReport
 
 Result: TypeAlias = ToolMessage | Command[Any]
@@ -91,8 +90,6 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         tools: Tools that give one string: name → splitter that takes it apart. None in a splitter's place says that
             a tool does not retrieve.
         render: A function from the texts that stay to the text that the model reads, where passages are dropped.
-        text_of: A function from a document to the text that the model reads of it, also where it is written anew.
-            None: its page content.
     """
 
     def __init__(
@@ -101,7 +98,6 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         *,
         tools: Mapping[str, Splitter | None] | None = None,
         render: Callable[[Sequence[str]], str] = "\n\n".join,
-        text_of: TextOf | None = None,
     ) -> None:
         super().__init__()
         for name, splitter in (tools or {}).items():
@@ -114,7 +110,6 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         if not callable(render):
             raise InvalidInput("render", render, "a function from texts to one text")
         self._guard, self._tools, self._render = checked(guard), dict(tools or {}), render
-        self._text_of = checked_text_of(text_of)
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]
@@ -125,7 +120,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
             result = handler(request)
         if not (documents := self._found(request, result, inner)):
             return result
-        verdict = pruned(self._guard, _query(request), views(documents, self._text_of))
+        verdict = pruned(self._guard, _query(request), unpacked(snapshot(documents)))
         return self._judged(request, result, verdict, started_ns)
 
     async def awrap_tool_call(
@@ -137,7 +132,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
             result = await handler(request)
         if not (documents := self._found(request, result, inner)):
             return result
-        verdict = await apruned(self._guard, _query(request), views(documents, self._text_of))
+        verdict = await apruned(self._guard, _query(request), unpacked(snapshot(documents)))
         return self._judged(request, result, verdict, started_ns)
 
     def _found(
@@ -162,7 +157,8 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
             documents = [one for one in inner.documents if isinstance(one, Document)]
             documents = [one for one in documents if one.page_content.strip() and one.page_content in text]
             if not documents:
-                self._not_understood(name, _why_not(message, inner))
+                given = "its artifact is no documents" if message.artifact is not None else "it is a text"
+                self._not_understood(name, f"{given}, and no text of a retriever that it called stands in it")
             return documents
         try:
             passages = passages_of(splitter(text))
@@ -238,14 +234,6 @@ def _thinned(artifact: Any, stays: Sequence[bool]) -> Any:
             if documents_in(artifact.get(name)) is not None:
                 return {**artifact, name: _thinned(artifact[name], stays)}
     return artifact
-
-
-def _why_not(message: ToolMessage, inner: InnerRetrievals) -> str:
-    if inner.documents:
-        return "the texts that its retriever gave do not stand in its result"
-    if message.artifact is not None:
-        return f"its artifact is {type(message.artifact).__name__}, not documents"
-    return "it is a text, and no retriever of LangChain's was called in it"
 
 
 def _query(request: ToolCallRequest) -> str:

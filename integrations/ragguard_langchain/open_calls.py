@@ -20,7 +20,7 @@ from ragguard.capture.pipeline_run import TOOL_CALL, ToolEnd, ToolResult, guard_
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.splitters import Splitter
 from ragguard.records import Decision, Passage, TraceContext
-from ragguard_langchain.messages import Metadata, block_texts, snapshot, tool_message, tool_text, unpack_of
+from ragguard_langchain.messages import Metadata, block_texts, snapshot, tool_message, tool_text, unpacked
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import TreeRun
 
@@ -52,8 +52,6 @@ class OpenCall:
     """The number of messages that models have written in this call; the tool calls of one message are parallel."""
     graph_node = ""
     """LangGraph's name for the node execution that the call is in."""
-    condenses = False
-    """True in a history-aware retriever, which has a model rewrite the question without references to the history."""
 
     step_id = ""
     """The id of the retrieval that this call is, or is a part of."""
@@ -91,8 +89,6 @@ class OpenCall:
             return
         self.root, self.turn, self.graph_node = around.root or around, around.turn, around.graph_node
         self.step_id, self.tool_call, self.tool = around.step_id, around.tool_call, around.tool
-        if around.condenses:
-            self.condenses = True
 
     def branch(self, around: OpenCall, group: object, id: object) -> None:
         """Puts the call into a branch of a group of parallel calls inside another call."""
@@ -129,8 +125,6 @@ class OpenCall:
                 about["agent"] = metadata["lc_agent_name"]
         if tool is not None and tool.call_id:
             about[TOOL_CALL] = tool.call_id
-        if not self.step_id:
-            run.asked(query, condensed=self.condenses and tool is None)
         trace = span_of(self.id, retrieval=bool(name))
         if trace is None and not name and tool is not None:
             trace = tool.trace
@@ -152,7 +146,7 @@ class OpenCall:
         self.run.recorder.step_ended(
             self.step_id,
             found,
-            unpack=unpack or unpack_of(self.run.options),
+            unpack=unpack or unpacked,
             candidates=candidates,
             decision=decision,
             trace=trace,
@@ -171,7 +165,7 @@ class OpenCall:
             parts = [replace(verdict, part=True) for verdict in verdicts]
             run.verdicts.setdefault(self.outer_step, []).extend(parts)
         if taken is not None:
-            return joined(verdicts, unpack_of(run.options)(taken))
+            return joined(verdicts, unpacked(taken))
         if len(verdicts) == 1:
             return verdicts[0].judged, verdicts[0].decision
         return joined(verdicts, [passage for verdict in verdicts for passage in verdict.decision.kept])

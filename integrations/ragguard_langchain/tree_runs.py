@@ -16,13 +16,13 @@ from typing import Any
 from uuid import UUID
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.declarations import CaptureOptions, warn_of_unknown
+from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.enclosing import current_task, is_paused, trace_context
 from ragguard.capture.pipeline_run import NAME, REFERENCES, PipelineRun
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import WholeRun
 from ragguard.records import Status
-from ragguard_langchain.messages import KEYS, NO_OPTIONS, NOTHING, Answer, Metadata, has_history, unpack_of
+from ragguard_langchain.messages import KEYS, NOTHING, Answer, Metadata, unpacked
 from ragguard_langchain.spans import span_of
 
 _NOT_KEPT = ("ragguard_", "ls_", "langgraph_", "__")
@@ -35,8 +35,6 @@ class TreeRun(PipelineRun):
     held = False
     """True where the tree has joined a run and keeps that run open until the tree ends."""
     first_query = ""
-    standalone: str | None = None
-    """The query of the first retrieval, where a history-aware retriever wrote it and no other one; '' otherwise."""
 
     def __init__(
         self,
@@ -45,23 +43,14 @@ class TreeRun(PipelineRun):
         question: str,
         name: str,
         metadata: Mapping[str, Any],
-        options: CaptureOptions = NO_OPTIONS,
-        inputs: object = None,
     ) -> None:
         super().__init__(recorder, str(call))
         self.call = call
         """The id of the tree's first call."""
         self.question, self.name, self.given = question, name, metadata
         """`given` is the metadata of the call's config."""
-        self.options, self.inputs = options, inputs
-        """The options of the handler that saw the tree's first call, and the input of that call."""
         self.verdicts: dict[str, list[Verdict]] = {}
         """The verdicts of guards inside a retrieval, while it is open."""
-
-    def asked(self, query: str, *, condensed: bool) -> None:
-        """Notes the query of a retrieval; `condensed` where it is a question that a history-aware retriever wrote."""
-        if condensed or self.standalone is None:
-            self.standalone = query if condensed and self.standalone is None else ""
 
     def open(self) -> None:
         """Begins the run, once, with what the metadata of its call say of it."""
@@ -95,8 +84,6 @@ class TreeRun(PipelineRun):
             return
         about: dict[str, Any] = {}
         question = question or self.question
-        if self.standalone and self.standalone != question and self._follows_up():
-            about["original_question"], question = question, self.standalone
         if not question:
             question = self.first_query
             if question and self.owned:
@@ -114,11 +101,6 @@ class TreeRun(PipelineRun):
         if self.held:
             self.recorder.run_released(self.id, self.call)
 
-    def _follows_up(self) -> bool:
-        """Returns whether the question came with earlier messages and the application gives no other question; then the
-        query of a history-aware retriever is the question without references to these messages."""
-        return self.options.question is None and not self.names.resumes and has_history(self.inputs)
-
 
 def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the metadata that the record of a run takes over from the metadata of its call."""
@@ -132,7 +114,7 @@ class BareRetrieval(WholeRun):
     """A retriever call in which nothing else has happened so far, while it is open; the record of its run, once it
     has ended."""
 
-    __slots__ = ("call_metadata", "options", "task")
+    __slots__ = ("call_metadata", "task")
     id: UUID
     """The id that LangChain gave to the call."""
 
@@ -143,7 +125,6 @@ class BareRetrieval(WholeRun):
         name: str,
         metadata: Metadata,
         *,
-        options: CaptureOptions,
         top_k: int | None,
     ) -> None:
         # Each field is set here: it takes half the time of a call of the data class.
@@ -151,7 +132,7 @@ class BareRetrieval(WholeRun):
         self.query, self.name, self.top_k, self.found = query, name, top_k, ()
         about = {} if not metadata else metadata.copy() if type(metadata) is dict else metadata
         self.metadata = partial(kept_metadata, about)
-        self.call_metadata, self.options, self.unpack = about, options, unpack_of(options)
+        self.call_metadata, self.unpack = about, unpacked
         self.trace = span_of(call, retrieval=True) or trace_context()
         self.task: weakref.ref[Task[Any]] | None = current_task()
         """The asyncio task that runs the call; LangChain reports no end where that task is cancelled."""

@@ -80,7 +80,7 @@ def instrument(
             inside the application. None: the usual places.
     """
     recorder = recorder_of(rg)
-    options = CaptureOptions.checked(tools, None, question, answer)
+    options = CaptureOptions.checked(tools, question, answer)
     with _lock.get():
         found = attached()
         for handler in found:

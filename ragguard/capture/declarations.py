@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 from ragguard.capture.splitters import Splitter, found
 from ragguard.errors import InvalidInput
@@ -19,8 +19,6 @@ Tools: TypeAlias = Mapping[str, Splitter] | Sequence[str] | Literal["auto"]
 """The ways to declare tools: names with splitters, names of tools that give search results, or `auto`."""
 Locate: TypeAlias = Callable[[Any], object]
 """A function that finds the question in what a pipeline is given, or the answer in what it gives."""
-TextOf = TypeVar("TextOf", bound=Callable[[Any], str])
-"""A function from a framework's document to the text that the model reads of it."""
 
 
 class DeclaredTools(dict[str, Splitter]):
@@ -36,22 +34,16 @@ class CaptureOptions:
 
     tools: DeclaredTools = field(default_factory=lambda: DeclaredTools())
     """The tools that retrieve and return text or JSON."""
-    text_of: Callable[[Any], str] | None = None
-    """A function that returns the text that the model reads of a document, where that is not the framework's own."""
     question: Locate | None = None
     answer: Locate | None = None
 
     @classmethod
     def checked(
-        cls,
-        tools: object,
-        text_of: Callable[[Any], str] | None,
-        question: str | Locate | None,
-        answer: str | Locate | None,
+        cls, tools: object, question: str | Locate | None, answer: str | Locate | None
     ) -> CaptureOptions:
         """Returns the options; raises InvalidInput for those that cannot be right."""
         find_question, find_answer = locate("question", question), locate("answer", answer)
-        return cls(checked_tools(tools), checked_text_of(text_of), find_question, find_answer)
+        return cls(checked_tools(tools), find_question, find_answer)
 
 
 def checked_tools(given: object) -> DeclaredTools:
@@ -75,13 +67,6 @@ def checked_tools(given: object) -> DeclaredTools:
             allowed = "a function from a text to passages, such as ragguard.splitters.paragraphs or separated_by('---')"
             raise InvalidInput(f"tools[{name!r}]", splitter, allowed)
     return DeclaredTools(given)
-
-
-def checked_text_of(text_of: TextOf | None) -> TextOf | None:
-    """Returns the function; raises InvalidInput where it is neither a function nor None."""
-    if text_of is not None and not callable(text_of):
-        raise InvalidInput("text_of", text_of, "a function from a document to the text that the model reads")
-    return text_of
 
 
 def locate(argument: str, given: str | Locate | None) -> Locate | None:

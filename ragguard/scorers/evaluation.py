@@ -66,14 +66,12 @@ async def find_references(references: References, run: Run) -> tuple[list[str] |
 
 
 async def _find(references: References, run: Run) -> list[str] | None:
-    found = None
-    for question in (run.question, run.metadata.get("original_question")):
-        if found is None and isinstance(question, str) and question:
-            # A synchronous function may block, so that a thread calls it; it may return an awaitable all the same.
-            blocks = not inspect.iscoroutinefunction(references)
-            known = await asyncio.to_thread(references, question) if blocks else references(question)
-            found = references_of(await known if inspect.isawaitable(known) else known)
-    return found
+    if not run.question:
+        return None
+    # A synchronous function may block, so that a thread calls it; it may return an awaitable all the same.
+    blocks = not inspect.iscoroutinefunction(references)
+    known = await asyncio.to_thread(references, run.question) if blocks else references(run.question)
+    return references_of(await known if inspect.isawaitable(known) else known)
 
 
 def with_references(run: Run, table: ReferenceTable) -> Run:

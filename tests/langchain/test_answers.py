@@ -17,7 +17,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from pydantic import BaseModel
-from support.langchain_agents import ANSWER, QUESTION, agent, asked, search_tool
+from support.langchain_agents import ANSWER, QUESTION, asked, search_tool
 from support.langchain_parts import ListRetriever, call, documents, says
 
 from ragguard import RagGuard
@@ -121,38 +121,14 @@ def test_a_stream_that_is_read_after_its_run_belongs_to_it(captured, recorder, c
     assert len(captured.run.steps) == 1
 
 
-HISTORY = [HumanMessage("Which firm is based in Oslo?"), AIMessage("Fjord")]
-
-
-@pytest.mark.parametrize("history", [HISTORY, []])
-def test_a_follow_up_is_asked_about_as_its_standalone_question(captured, config, history):
+def test_question_of_a_follow_up_is_what_the_user_said_last(captured, config):
+    history = [HumanMessage("Which firm is based in Oslo?"), AIMessage("Fjord")]
     prompt = ChatPromptTemplate.from_messages([("placeholder", "{chat_history}"), ("human", "{input}")])
     retriever = create_history_aware_retriever(says("Who founded Fjord?"), ListRetriever(), prompt)
     built = create_retrieval_chain(retriever, RunnableLambda(lambda given: ANSWER))
     built.invoke({"input": "And who founded it?", "chat_history": history}, config)
-    run = captured.run
-    assert run.question == ("Who founded Fjord?" if history else "And who founded it?")
-    assert run.metadata.get("original_question") == ("And who founded it?" if history else None)
-
-
-def test_query_of_an_agents_tool_is_no_standalone_questions(captured, config):
-    agent(call("search", query="hop"), ANSWER).invoke(
-        {"messages": [*HISTORY, HumanMessage("And who founded it?")]}, config
-    )
     assert captured.run.question == "And who founded it?"
-
-
-@pytest.mark.parametrize("known", ["And who founded it?", "Who founded Fjord?"])
-def test_references_are_known_by_the_users_question_and_by_the_standalone_one(known):
-    prompt = ChatPromptTemplate.from_messages([("placeholder", "{chat_history}"), ("human", "{input}")])
-    retriever = create_history_aware_retriever(says("Who founded Fjord?"), ListRetriever(), prompt)
-    with RagGuard(engine="nano", store=None, references={known: "Ada"}) as rg:
-        create_retrieval_chain(retriever, RunnableLambda(lambda given: ANSWER)).invoke(
-            {"input": "And who founded it?", "chat_history": HISTORY}, {"callbacks": [RagGuardCallback(rg)]}
-        )
-        assert rg.flush(timeout=60)
-        (run,) = rg.runs()
-    assert (run.question, run.references) == ("Who founded Fjord?", ["Ada"])
+    assert captured.run.steps[0].query == "Who founded Fjord?"
 
 
 def test_a_mapped_chain_is_a_run_an_input(captured, config):

@@ -10,14 +10,12 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
 from langchain_core.prompts import PromptTemplate
-from langchain_core.runnables import RunnablePassthrough
 from langchain_core.tools import create_retriever_tool, tool
 from langgraph.types import Command
 from pydantic import ValidationError
 from support.guards import guarding
-from support.langchain_agents import ANSWER, agent, asked, search_tool
+from support.langchain_agents import ANSWER, agent, asked
 from support.langchain_parts import ListRetriever, call, documents
-from support.scripted_engine import ScriptedEngine
 
 from ragguard.capture.splitters import paragraphs
 from ragguard.errors import InvalidInput
@@ -122,7 +120,7 @@ async def test_an_artifact_that_is_no_document_is_said(caplog):
         return "three hits", {"hits": 3}
 
     await results([search])
-    assert "its artifact is dict" in not_understood(caplog)[0]
+    assert "its artifact is no documents" in not_understood(caplog)[0]
 
 
 async def test_nothing_is_said_of_what_is_clear(caplog):
@@ -186,72 +184,6 @@ async def test_artifacts_in_every_form_that_capture_recognises(captured, config,
     assert bare(message.artifact) == expected
     (step,) = captured.run.steps
     assert [drop.passage.id for drop in step.decision.dropped] == ["shelf-1", "shelf-3"]
-
-
-def by_title(text, label):
-    """A reader and judge for whom the answer stands in the title."""
-    helps = "Oslo" in text
-    return {"NO-RESPONSE": 0.1, "A": 0.9 if helps else 0.1, "B": 0.1 if helps else 0.9}.get(label)
-
-
-def titled(document):
-    return f"{document.metadata['title']}\n{document.page_content}"
-
-
-class Titled(ListRetriever):
-    """Its answers are in the titles."""
-
-    def _get_relevant_documents(self, query, *, run_manager):
-        titles = ["Rome", "Oslo", "Rome", "Oslo"]
-        return [
-            one.model_copy(update={"metadata": {**one.metadata, "title": title}})
-            for one, title in zip(documents("shelf", 4, query), titles, strict=True)
-        ]
-
-
-def judging_by_title():
-    return guarding(ScriptedEngine(label=by_title))
-
-
-@MODES
-@pytest.mark.parametrize("kind", ["filter", "retriever"])
-async def test_each_wrapper_judges_the_text_that_text_of_gives(captured, config, kind, mode):
-    guarded, given = {
-        "filter": (RunnablePassthrough() | Titled(count=4) | compressing(text_of=titled), "x"),
-        "retriever": (GuardedRetriever(Titled(), judging_by_title(), text_of=titled), "x"),
-    }[kind]
-    found = guarded.invoke(given, config) if mode == "sync" else await guarded.ainvoke(given, config)
-    assert [one.id for one in found] == ["shelf-1", "shelf-3"]
-    assert [one.page_content for one in found] == ["shelf 1 about x", "shelf 3 about x"]
-    dropped = [drop.passage.id for step in captured.run.steps for drop in step.decision.dropped]
-    assert dropped == ["shelf-0", "shelf-2"]
-
-
-def compressing(**settings):
-    keep = DistractorFilter(judging_by_title(), **settings)
-    return lambda found: list(keep.compress_documents(found, "x"))
-
-
-@MODES
-async def test_the_middleware_does_too(mode):
-    built = agent(
-        call("search", query="x"), ANSWER, tools=[search_tool(Titled())],
-        middleware=[GuardMiddleware(judging_by_title(), text_of=titled)],
-    )  # fmt: skip
-    state = built.invoke(asked()) if mode == "sync" else await built.ainvoke(asked())
-    (message,) = (one for one in state["messages"] if one.type == "tool")
-    assert [one.id for one in message.artifact] == ["shelf-1", "shelf-3"]
-    assert message.content == "Oslo\nshelf 1 about x\n\nOslo\nshelf 3 about x"
-
-
-def test_text_of_that_is_no_function_is_refused():
-    for make in (
-        lambda: DistractorFilter(guarding(), text_of="title"),
-        lambda: GuardedRetriever(ListRetriever(), guarding(), text_of=3),
-        lambda: GuardMiddleware(guarding(), text_of="title"),
-    ):
-        with pytest.raises(InvalidInput, match="text_of"):
-            make()
 
 
 @MODES

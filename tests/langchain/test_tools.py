@@ -7,7 +7,6 @@ import json
 import pytest
 from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_classic.retrievers.document_compressors import DocumentCompressorPipeline
-from langchain_core.documents import Document
 from langchain_core.documents.compressor import BaseDocumentCompressor
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import StructuredTool, ToolException, tool
@@ -242,17 +241,3 @@ async def test_passage_that_a_reranker_leaves_out_stays_a_candidate(captured, co
     step = only_step(captured)
     assert ids(step.passages) == ["shelf-3", "shelf-2"]
     assert ids(step.candidates) == ["shelf-0", "shelf-1", "shelf-2", "shelf-3"]
-
-
-def test_text_of_says_what_the_model_reads(captured, rg):
-    def titled(document: Document) -> str:
-        return f"{document.metadata['source']}: {document.page_content}"
-
-    config = {"callbacks": [RagGuardCallback(rg, text_of=titled)]}
-    ListRetriever().invoke("hop", config)
-    agent(call("search", query="hop"), ANSWER).invoke(asked(), config)
-    for run in captured.runs:
-        assert [p.text for p in run.steps[0].candidates] == [
-            "shelf: shelf 0 about hop",
-            "shelf: shelf 1 about hop",
-        ]

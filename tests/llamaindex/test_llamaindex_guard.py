@@ -189,5 +189,5 @@ async def test_a_deep_copy_of_a_guarded_retriever_guards(mode):
 def test_unknown_setting_is_refused_by_name():
     with pytest.raises(ValidationError, match=r"AdvisedFunctionAgent\nmax_hop"):
         AdvisedFunctionAgent(tools=[], llm=scripted("done"), max_hop=3)
-    with pytest.raises(ValidationError, match=r"DistractorPostprocessor\ntext_of"):
-        DistractorPostprocessor(guarding(), text_of=str)
+    with pytest.raises(ValidationError, match=r"DistractorPostprocessor\nthreshold"):
+        DistractorPostprocessor(guarding(), threshold=0.1)
