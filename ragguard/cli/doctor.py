@@ -150,7 +150,8 @@ async def _labels(engine: Engine, prompts: PromptSet, found: Findings) -> float:
     exactness = "exact" if first.exact else "estimated" if first.mode == "sampled" else "partly upper bounds"
     found.tell("labels", f"{exactness}: {_EXACTNESS[first.mode]}", mode=first.mode, exact=first.exact)
     told = f"{'at most ' if bound else ''}{mass:.1%} on the labels of a relevance question"
-    if {"decisions", "label_mass"} & set(found.data["capabilities"]) == {"decisions"}:
+    can = set(found.data["capabilities"])
+    if can & {"decisions", "typed_questions"} and "label_mass" not in can:
         told = "not told by the server: a judge that would rather say something else is not noticed"
     found.tell("label mass", told, label_mass=mass, mass_is_bound=bound)
     return latency

@@ -26,8 +26,8 @@ from ragguard.text.credentials import checked_headers
 from ragguard.text.secret_filter import without_secrets
 
 SCHEMES = (
-    "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE, auto, or an Engine; as a "
-    "judge also systemone:URL or decisions:URL"
+    "nano, smol, http(s)://HOST:PORT/v1[#MODEL], labels:URL, vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE, auto, or an "
+    "Engine; as a judge also systemone:URL, decisions:URL, or a decision model of LangChain's"
 )
 
 REQUEST_S = 120.0
@@ -53,9 +53,11 @@ def connect(
 
     Args:
         engine: `nano`, `smol`, an address (`http://HOST:PORT/v1`, optionally with `#MODEL`), `vllm:MODEL`,
-            `hf:MODEL`, `gguf:FILE`, or an Engine; to judge alone `systemone:URL` or `decisions:URL` (OpenAI's form).
-            `auto`: the one that RAGGUARD_ENGINE names, else that of OPENAI_BASE_URL, OPENAI_API_KEY and
-            OPENAI_MODEL, else a server that answers on this machine, else `smol` where it has been fetched.
+            `hf:MODEL`, `gguf:FILE`, or an Engine; `labels:URL` judges by labels where the server answers typed
+            questions, too; to judge alone `systemone:URL`, `decisions:URL` (OpenAI's form or
+            SGLang's), or a LangChain decision model. `auto`: the one that RAGGUARD_ENGINE names, else that of
+            OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL, else a server that answers on this machine, else `smol`
+            where it has been fetched.
         model: The model to ask for, where a server has several. None: the only one.
         api_key: The key that a server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         timeout_s: How many seconds one HTTP request may take, or one call of an Engine of your own. None: 120 for a
@@ -117,7 +119,7 @@ def open_engine(
         choice = choose()
         engine, api_key = choice.address, choice.api_key if api_key is None else api_key
     scheme, _, rest = engine.strip().partition(":") if isinstance(engine, str) else ("", "", "")
-    judges_by = scheme if scheme in ("systemone", "decisions") and rest else ""
+    judges_by = scheme if scheme in ("systemone", "decisions", "labels") and rest else ""
     if isinstance(engine, str) and (judges_by or scheme in ("http", "https")):
         from ragguard.engines.http.server import ServerEngine
 
@@ -131,6 +133,11 @@ def open_engine(
             raise InvalidInput(name, value, "nothing, as only a server takes it")
     if not isinstance(engine, str):
         given: object = engine
+        # A decision model of LangChain's is known without importing LangChain.
+        if any(base.__module__.startswith("langchain_core.decisions") for base in type(given).__mro__):
+            from ragguard.engines.langchain_judge import LangChainJudge
+
+            return ForeignEngine(LangChainJudge(given), timeout_s or CALL_S)
         if not isinstance(given, Engine):
             of_ragguard = "; of a RagGuard pass `rg.engine`" if hasattr(type(engine), "engine") else ""
             raise InvalidInput("engine", engine, f"{SCHEMES}{of_ragguard}")

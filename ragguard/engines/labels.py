@@ -30,11 +30,15 @@ class LabelRequest(Request):
     mode: LabelMode | None = None
 
     def written(self, info: EngineInfo) -> int:
-        return info.label_tokens
+        return 1 if self.is_typed(info) else info.label_tokens
 
     @property
     def columns(self) -> frozenset[str]:
         return frozenset(self.labels)
+
+    def is_typed(self, info: EngineInfo) -> bool:
+        typed = info.capabilities & {"decisions", "typed_questions"}
+        return bool(typed) and all(prompt.options for prompt in self.prompts)
 
     async def ask(self, engine: Engine) -> Reply:
         probs = await engine.label_probs(self.prompts, self.labels, self.mode, self.deadline, self.priority)
@@ -52,9 +56,8 @@ class LabelRequest(Request):
         questions, each of which is answered for its own options."""
         any_labels = False
         if info is not None:
-            first_token = (self.mode or info.mode) == "first_token" and "exact_labels" in info.capabilities
-            is_typed = all(prompt.options for prompt in self.prompts)
-            any_labels = is_typed if "decisions" in info.capabilities else first_token
+            first_token = (self.mode or info.mode) == "first_token" and "decisions" not in info.capabilities
+            any_labels = self.is_typed(info) or (first_token and "exact_labels" in info.capabilities)
         return replace(self, prompts=(), labels=() if any_labels else self.labels, deadline=None)
 
     def joined(self, others: Sequence[Request]) -> Self:

@@ -12,7 +12,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -218,13 +218,16 @@ def load_prompts(source: str | Path | PromptSet) -> PromptSet:
     """Returns a set of prompts by its name, from a TOML file, or as it is given.
 
     Args:
-        source: `default`, `decisions`, `nano`, a path to a TOML file (docs/how-to/prompts.md describes it), or a
-            PromptSet.
+        source: `default`, `decisions`, `default+decisions` (asks by the first and judges by the second), `nano`, a path
+            to a TOML file (docs/how-to/prompts.md describes it), or a PromptSet.
     """
     if isinstance(source, PromptSet):
         return source
     if isinstance(source, str) and source in _SETS:
         return _shipped(source)
+    if isinstance(source, str) and source == "default+decisions":
+        asked, judged = _shipped("default"), _shipped("decisions")
+        return replace(judged.completed(asked), name=source, version=f"{asked.version}+{judged.version}")
     if not isinstance(source, str | Path) or not os.path.isfile(source):
         raise UnknownName("prompts", source, f"{', '.join(_SETS)}, or a path to a TOML file")
     prompts = parse_prompts(Path(source).read_text(encoding="utf-8"), str(source))

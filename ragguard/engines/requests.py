@@ -51,6 +51,10 @@ class Request(ABC):
         """Returns how many tokens the model writes at most for one prompt: by default one, which nobody reads."""
         return 1
 
+    def is_typed(self, info: EngineInfo) -> bool:
+        """Returns whether the engine answers the prompts as typed questions: those about one state in one request."""
+        return False
+
     @property
     def repeatable(self) -> bool:
         """True where the same request has the same reply, so that the reply may be kept."""

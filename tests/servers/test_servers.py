@@ -28,11 +28,13 @@ FACTS = {
     [
         ("llama_cpp", ["n_samples, sample_logprobs, seed, top_logprobs", "20 likeliest tokens", "labels      exact"]),
         ("litellm", ["n_samples, sample_logprobs, seed, top_logprobs", "20 likeliest tokens", "labels      exact"]),
-        ("transformers_serve", ["no log-probabilities", "one answer a request", "labels      estimated"]),
+        ("labels:transformers_serve", ["no log-probabilities", "one answer a request", "labels      estimated"]),
     ],
 )  # fmt: skip
 def test_doctor_says_what_the_server_shows(request, server, shown):
-    result = CliRunner().invoke(app, ["doctor", request.getfixturevalue(server)])
+    scheme, _, fixture = server.rpartition(":")
+    address = request.getfixturevalue(fixture)
+    result = CliRunner().invoke(app, ["doctor", f"{scheme}:{address}" if scheme else address])
     for words in shown:
         assert words in result.stdout
     # Neither model follows the prompts for models of ordinary size.
@@ -59,9 +61,14 @@ async def test_llama_cpp_gives_the_probabilities_and_answers_of_the_same_weights
         assert sum(a[0].text.strip() == b[0].text.strip() for a, b in zip(mine, its, strict=True)) >= 3
 
 
-def test_transformers_serve_judges_by_typed_questions(transformers_serve):
-    result = CliRunner().invoke(app, ["doctor", f"systemone:{transformers_serve}"])
-    for words in ("labels      exact", "label mass  not told"):
+def test_transformers_serve_shows_no_probabilities_and_judges_by_typed_questions(transformers_serve):
+    result = CliRunner().invoke(app, ["doctor", transformers_serve])
+    for words in (
+        "no log-probabilities",
+        "answers typed questions, too",
+        "labels      exact",
+        "label mass  not told",
+    ):
         assert words in result.stdout
     assert result.exit_code == 0
 

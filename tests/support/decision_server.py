@@ -1,4 +1,4 @@
-"""Servers of ours for the two forms of typed questions. Each request is held to the published form: what is missing,
+"""Servers of ours for the three forms of typed questions. Each request is held to the published form: what is missing,
 of a wrong type or unknown is refused with the status that the real one gives, and so is a question over a limit."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from support.misbehaving_server import Reply, Request
 
-FORMS = ("systemone", "openai")
+FORMS = ("systemone", "openai", "sglang")
 _TEXT, _OPTIONAL_TEXT = (str,), (str, type(None))
 _CONTENT = (str, dict, list)
 
@@ -155,6 +155,34 @@ class DecisionServer:
             )
         usage = {"input_tokens": len(state.split()) + 5 * len(answers), "output_tokens": 0}
         return {"model": body["model"], "answers": answers, "usage": usage}
+
+    def _sglang(self, body: Any) -> dict[str, Any]:
+        extra = {
+            "temperature": (int, float),
+            "prompt_format_version": (int, str),
+            "return_prompt_token_ids": (bool,),
+        }
+        _check(body, {"input": _CONTENT, "questions": (list,)}, extra)
+        state = self._state(body["input"], len(body["questions"]))
+        answers = {}
+        for one in body["questions"]:
+            listed = {"choice": "options", "score": "levels"}.get(one.get("type"))
+            if listed is None:
+                raise RefusedError(f"type: {one.get('type')}")
+            _check(one, {"id": _TEXT, "type": _TEXT, "question": _TEXT, listed: (list,)}, {})
+            _bounded(listed, len(one[listed]), 2, 26 if listed == "options" else 10)
+            for option in one[listed] if listed == "options" else ():
+                _check(option, {"name": _TEXT}, {"description": _TEXT})
+            names = [option["name"] for option in one[listed]] if listed == "options" else one[listed]
+            p = self.probabilities(state, one["question"], names)
+            answers[one["id"]] = {
+                "probabilities": dict(zip(names, p, strict=True)),
+                "label_mass": 1.0 if self.mass is None else self.mass,
+            }
+            if self._declined(state):
+                del answers[one["id"]]
+        usage = {"prompt_tokens": len(state.split()) + 5 * len(answers), "completion_tokens": 0}
+        return {"answers": answers, "usage": usage}
 
     def _model(self, body: Mapping[str, Any]) -> None:
         if body["model"] not in self.models:

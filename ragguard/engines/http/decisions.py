@@ -1,7 +1,8 @@
 """Decision servers: models that answer typed questions about a text (the state) with a probability for each option.
 
-They judge and do not read: they write no text. Turns prompts with labels into states and questions, these into the JSON
-of System One or of OpenAI's decisions API, and the server's answers into label probabilities.
+They judge and do not read: they write no text. Where a server of chat completions answers such questions, too, its
+model reads by the former and judges by the latter. Turns prompts with labels into states and questions, these into the
+JSON of System One, of OpenAI's decisions API or of SGLang's, and the server's answers into label probabilities.
 """
 
 from __future__ import annotations
@@ -9,19 +10,23 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
-from ragguard.engines.base import EngineInfo, Prompt, Span, as_prompt
+from ragguard.engines.base import EngineInfo, Prompt, Span
+from ragguard.engines.engine import FoundModel
 from ragguard.engines.http.http_client import HttpClient, ServedModel
+from ragguard.engines.http.openai import ChatModel
 from ragguard.engines.http.replies import optional, unexpected, usage_of
 from ragguard.engines.labels import LabelRequest
 from ragguard.engines.requests import Reply, Request, Value
 from ragguard.engines.truncation import asked_shorter
-from ragguard.errors import EngineOverloaded, EngineProtocolError, EngineRejected, UnfitText
+from ragguard.errors import EngineError, EngineOverloaded, EngineProtocolError, EngineRejected, UnfitText
 from ragguard.records import Usage
+from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.limiter import in_parallel
 
 FORM = 1
@@ -35,6 +40,8 @@ _MOST_QUESTIONS = 64
 _MASS = ("label_mass", "x_label_mass", "option_mass")
 _ROUNDING = 0.02
 """How far the sum of a question's probabilities may be from 1, since some servers round them."""
+PUBLISHED: Mapping[tuple[str, str], float] = {("api.openai.com", "gpt-6-luna"): 0.10}
+"""Published prices of a million tokens read, in dollars, by host and model; answers are free (read 2026-11-23)."""
 _EXACTLY = 1e-9
 """The distance from 1 up to which a sum is 1: no model puts so little on all else, so that no mass was told."""
 _REFUSED = re.compile(r"refus|declin|content[_ ]policy|safety|moderation", re.IGNORECASE)
@@ -124,6 +131,20 @@ def _openai(model: str, state: str, questions: Questions) -> dict[str, Any]:
     return {"model": model, "input": state, "questions": asked}
 
 
+def _sglang(model: str, state: str, questions: Questions) -> dict[str, Any]:
+    """Returns a body in SGLang's form, which has no field `model` since such a server serves only one."""
+
+    def options(one: TypedQuestion) -> dict[str, Any]:
+        if one.kind == "score":
+            return {"levels": list(one.names)}
+        return {"options": one.options("name", "description")}
+
+    asked = [
+        {"id": one.id, "type": one.kind, "question": one.instructions, **options(one)} for one in questions
+    ]
+    return {"input": state, "questions": asked}
+
+
 class Wire(NamedTuple):
     """A form of decision servers: where a request goes, and what it holds."""
 
@@ -133,14 +154,14 @@ class Wire(NamedTuple):
     """Builds the body of a request from the model's name, the text of the state, and the questions."""
 
 
-WIRES: Mapping[str, Wire] = {
-    "systemone": Wire("systemone", "/systemone", _system_one),
-    "decisions": Wire("openai", "/decisions", _openai),
+WIRES: Mapping[str, tuple[Wire, ...]] = {
+    "systemone": (Wire("systemone", "/systemone", _system_one),),
+    "decisions": (Wire("openai", "/decisions", _openai), Wire("sglang", "/decisions", _sglang)),
 }
-"""The form of each scheme of an address."""
+"""The forms that are tried, in this order, for an address with the scheme `systemone:` or `decisions:`."""
 
 
-def _read(reply: Any, questions: Questions, url: str) -> list[tuple[float, ...]]:
+def read_answers(reply: Any, questions: Questions, url: str) -> list[tuple[float, ...]]:
     """Returns the probabilities of each question's labels. Raises EngineProtocolError for a reply without answers."""
     given = optional(reply, object, "answers")
     if isinstance(given, list):
@@ -191,13 +212,36 @@ def _row(question: TypedQuestion, given: Any) -> list[float]:
     return []
 
 
+Decided: TypeAlias = tuple[list[tuple[float, ...]], Usage]
+"""The probabilities of each question's labels, and the cost."""
+
+
 @dataclass(frozen=True, slots=True)
 class DecisionModel:
     """A `FoundModel`: turns label requests into typed questions, those about one state together."""
 
-    client: HttpClient
-    wire: Wire
     info: EngineInfo
+    decide: Callable[[str, Questions, float | None], Awaitable[Decided]]
+    """Answers questions about a state until a deadline."""
+
+    @classmethod
+    def named(
+        cls,
+        model: str,
+        fingerprint: str,
+        location: str,
+        decide: Callable[[str, Questions, float | None], Awaitable[Decided]],
+    ) -> DecisionModel:
+        """Returns a decision model with its description."""
+        info = EngineInfo(
+            model=model,
+            kind="decisions",
+            fingerprint=f"decisions/{fingerprint}/{FORM}",
+            prompts="decisions",
+            capabilities=frozenset({"exact_labels", "decisions"}),
+            location=location,
+        )
+        return cls(info, decide)
 
     async def answer(self, request: Request) -> Reply:
         """Answers with the probability of each label; of a typed question, of its own labels, and 0 for the others.
@@ -218,12 +262,12 @@ class DecisionModel:
             for state, rows in states.items()
             for first in range(0, len(rows), _MOST_QUESTIONS)
         ]
+
+        async def ask(questions: Questions, state: Prompt) -> Decided:
+            return await self.decide(_text(state), questions, request.deadline)
+
         replies = await in_parallel(
-            [
-                partial(asked_shorter, state, partial(self.decide, [*rows], request.deadline), 1)
-                for state, rows in calls
-            ],
-            _AT_ONCE,
+            [partial(asked_shorter, state, partial(ask, [*rows]), 1) for state, rows in calls], _AT_ONCE
         )
         usage, values = Usage(), dict[int, Value]()
         for (_, rows), ((answers, spent), cut) in zip(calls, replies, strict=True):
@@ -235,45 +279,104 @@ class DecisionModel:
         usage = replace(usage, prompts=len(request.prompts), seconds=time.monotonic() - began)
         return Reply([values[row] for row in range(len(request.prompts))], usage)
 
-    async def decide(
-        self, questions: Questions, deadline: float | None, state: Prompt
-    ) -> tuple[list[tuple[float, ...]], Usage]:
-        """Returns the probabilities of each question's labels, and the cost."""
-        body = self.wire.body(self.info.model, _text(state), questions)
+
+async def _decide(
+    client: HttpClient, wire: Wire, model: str, state: str, questions: Questions, deadline: float | None
+) -> Decided:
+    try:
+        reply = await client.post(wire.path, wire.body(model, state, questions), deadline=deadline)
+    except EngineRejected as error:
+        if error.status == 400 and _REFUSED.search(str(error)):
+            raise UnfitText(f"the server declined to judge a text: {error}") from error
+        raise
+    url = f"POST {client.address.base}{wire.path}"
+    return read_answers(reply, questions, url), usage_of(reply, len(questions))
+
+
+async def find_decisions(
+    client: HttpClient, served: ServedModel, wires: Sequence[Wire]
+) -> DecisionModel | list[str]:
+    """Asks one question in each form until the server answers; returns the model, or what was said to each form."""
+    base, faults = client.address.base, list[str]()
+    server = hashlib.sha256(base.encode()).hexdigest()[:12]
+    trial = TypedQuestion("Does the text name a town?", ("yes", "no"), ("it names one", "it names none"))
+    for wire in wires:
+        decide = partial(_decide, client, wire, served.id)
         try:
-            reply = await self.client.post(self.wire.path, body, deadline=deadline)
-        except EngineRejected as error:
-            if error.status == 400 and _REFUSED.search(str(error)):
-                raise UnfitText(f"the server declined to judge a text: {error}") from error
-            raise
-        url = f"POST {self.client.address.base}{self.wire.path}"
-        return _read(reply, questions, url), usage_of(reply, len(questions))
+            (answer,), _ = await decide("Oslo is a town.", [trial], None)
+        except (EngineRejected, EngineOverloaded) as error:
+            if error.status not in (400, 404, 405, 415, 422, 501):
+                raise
+            faults.append(str(error))
+            continue
+        notes = [served.note] if served.note else []
+        if price := PUBLISHED.get((urlsplit(base).hostname or "", served.id)):
+            notes.append(
+                f"published price: ${price:.2f} for a million tokens read: Price(prompt={price}, output=0)"
+            )
+        found = DecisionModel.named(served.id, f"{wire.name}/{served.id}/{server}", base, decide)
+        tells_mass = {"label_mass"} if sum(answer) < 1 - _EXACTLY else set[str]()
+        capabilities = found.info.capabilities | tells_mass
+        return replace(found, info=replace(found.info, capabilities=capabilities, notes=tuple(notes)))
+    return faults
 
 
 async def look_at_decisions(client: HttpClient, served: ServedModel, scheme: str) -> DecisionModel:
-    """Asks the server one question. Raises EngineRejected where it does not answer in the form of the scheme."""
-    base, wire = client.address.base, WIRES[scheme]
-    server = hashlib.sha256(base.encode()).hexdigest()[:12]
-    info = EngineInfo(
-        model=served.id,
-        kind="decisions",
-        fingerprint=f"decisions/{wire.name}/{served.id}/{server}/{FORM}",
-        prompts="decisions",
-        capabilities=frozenset({"exact_labels", "decisions"}),
-        location=base,
-        notes=(served.note,) if served.note else (),
+    """Returns the model that judges in a form of a scheme. Raises EngineRejected, with what the server said to each
+    form, where it answers in none."""
+    found = await find_decisions(client, served, WIRES[scheme])
+    if isinstance(found, DecisionModel):
+        return found
+    raise EngineRejected(
+        f"{client.address.base} does not answer typed questions in the form of {scheme}: {'; '.join(found)}; give the "
+        f"same server without `{scheme}:`, so that it is asked for labels, if it shows log-probabilities"
     )
-    found = DecisionModel(client, wire, info)
-    trial = TypedQuestion("Does the text name a town?", ("yes", "no"), ("it names one", "it names none"))
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderAndJudge:
+    """A `FoundModel` of a server that has both: it reads by chat completions and judges by typed questions."""
+
+    reader: FoundModel
+    judge: DecisionModel
+    info: EngineInfo
+
+    async def answer(self, request: Request) -> Reply:
+        """Has the judge answer typed questions, and the reader everything else."""
+        return await (self.judge if request.is_typed(self.info) else self.reader).answer(request)
+
+
+async def with_decisions(reader: ChatModel, client: HttpClient, served: ServedModel) -> FoundModel:
+    """Returns a model that judges by typed questions where its server answers these, else the model as it is.
+
+    A server of chat completions takes one prompt a request: typed questions are fewer requests at equal numbers, and
+    exact where labels would be sampled (docs/studies/decisions.md). Labels that the server shows, with how much of its
+    probability lies on them, are not given up for typed questions that do not tell that.
+    """
+    base, info = client.address.base, reader.info
     try:
-        (answer,), _ = await found.decide([trial], None, as_prompt("Oslo is a town."))
-    except (EngineRejected, EngineOverloaded) as error:
-        if error.status not in (400, 404, 405, 415, 422, 501):
-            raise
-        raise EngineRejected(
-            f"{base} does not answer typed questions in the form of {scheme}: {error}; give the same server without "
-            f"`{scheme}:`, so that it is asked for labels, if it shows log-probabilities"
-        ) from error
-    if sum(answer) < 1 - _EXACTLY:
-        info = replace(info, capabilities=info.capabilities | {"label_mass"})
-    return replace(found, info=info)
+        judge = await find_decisions(client, served, [wire for some in WIRES.values() for wire in some])
+    except EngineProtocolError:  # something answers there, and not typed questions
+        return reader
+    except EngineError as error:
+        unknown = f"labels judge: whether the server answers typed questions could not be found out ({error})"
+        return replace(reader, info=replace(info, notes=(*info.notes, unknown)))
+    if isinstance(judge, list):
+        return reader
+    tells_mass = judge.info.capabilities & {"label_mass"}
+    if "top_logprobs" in info.capabilities and not tells_mass:
+        return reader
+    form = judge.info.fingerprint.split("/")[1]
+    said = (
+        f"{base} answers typed questions, too: it judges by these ({form}), all questions about a passage in one "
+        f"request; `labels:{base}` judges by labels"
+    )
+    NOTICES.once(f"typed questions of {base}", said)
+    both = replace(
+        info,
+        prompts="default+decisions",
+        fingerprint=f"{info.fingerprint}+judges:{form}/{FORM}",
+        capabilities=info.capabilities | {"typed_questions"} | tells_mass,
+        notes=(*info.notes, said),
+    )
+    return ReaderAndJudge(reader, judge, both)

@@ -72,7 +72,7 @@ async def look_at_chat(client: HttpClient, served: ServedModel, notes: Sequence[
     if not dialect.top:
         said.append(
             f"the server shows no log-probabilities: shares of {ANSWERS} sampled answers stand in for them; vLLM "
-            "gives exact values, as does judge='systemone:URL' where the server answers typed questions"
+            "gives exact values"
         )
     elif not thinks:
         said.append(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragguard.engines.engine import FoundModel, ModelEngine
-from ragguard.engines.http.decisions import WIRES, look_at_decisions
+from ragguard.engines.http.decisions import WIRES, look_at_decisions, with_decisions
 from ragguard.engines.http.http_client import HttpClient, served_model
 from ragguard.engines.http.openai import ChatModel, look_at_chat
 from ragguard.engines.http.vllm import look_at_vllm
@@ -54,8 +54,9 @@ class ServerEngine(HttpEngine):
 
     Args:
         url: The server's address.
-        by: `systemone` or `decisions` (OpenAI's form) for a model that judges by typed questions and reads nothing;
-            empty for one that reads.
+        by: `systemone` or `decisions` for a model that judges by typed questions in this form (`decisions`: OpenAI's
+            or SGLang's, whichever the server speaks) and reads nothing; `labels` for one that reads and judges by
+            labels; empty for one that reads and judges by what the server offers.
         how: The further arguments of `HttpEngine`.
     """
 
@@ -78,7 +79,8 @@ class ServerEngine(HttpEngine):
             except EngineRejected as error:
                 notes = (f"a vLLM server that refuses what only vLLM has: {error}",)
         # Another make of server gets a branch here, by what its `/v1/models` shows.
-        return await look_at_chat(self._client, served, notes)
+        chat = await look_at_chat(self._client, served, notes)
+        return chat if self._by == "labels" else await with_decisions(chat, self._client, served)
 
 
 class VllmEngine(HttpEngine):

@@ -86,7 +86,7 @@ class Priority(Layer):
 
     def _fitting(self, request: Request, info: EngineInfo) -> int:
         """Returns how many of the request's prompts go out as one: one where the engine takes no more."""
-        if not info.capabilities & {"batch", "decisions"}:
+        if not (info.capabilities & {"batch", "decisions"} or request.is_typed(info)):
             return min(1, len(request.prompts))
         share, work = self._window.share, 0
         for at, prompt in enumerate(request.prompts):

@@ -6,13 +6,17 @@ import asyncio
 
 import pytest
 from support.decision_server import FORMS, DecisionServer, overlap
-from support.misbehaving_server import MisbehavingServer, Reply
+from support.fake_model import FakeModel
+from support.misbehaving_server import MisbehavingServer, Reply, engine_on
 
 from ragguard import DistractorGuard, Passage, RagGuard
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.entailer import EngineEntailer, Pair
+from ragguard.engines.http import decisions
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput, UnfitText
+from ragguard.records import RetrievalStep, Run
+from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.probes import answerability, grade, relevance
 
 PROMPTS = load_prompts("decisions")
@@ -106,7 +110,7 @@ def test_decision_server_is_refused_as_the_reader(make):
 
 
 async def test_decision_server_refuses_to_write_and_to_abstain():
-    async with MisbehavingServer(DecisionServer("openai").handle) as server:
+    async with MisbehavingServer(DecisionServer("sglang").handle) as server:
         engine = open_engine(f"decisions:{server.url}")
         for call in (engine.sample(["Who?"], n=1), engine.label_probs(["Who?"], ["NO-RESPONSE"])):
             with pytest.raises(EngineRejected, match=r"give it as `judge=`, and a model that reads"):
@@ -131,7 +135,7 @@ async def test_server_that_speaks_no_such_form_is_one_sentence_with_the_way_out(
         with pytest.raises(EngineRejected, match=f"{says}.*the same server without `{scheme}:`"):
             await engine.info()
         await engine.aclose()
-        assert len(server.paths("systemone")) + len(server.paths("decisions")) == 1
+        assert len(server.paths("systemone")) + len(server.paths("decisions")) <= 2  # none is repeated
 
 
 @pytest.mark.parametrize(
@@ -156,3 +160,128 @@ async def test_answer_that_cannot_be_right_is_an_error_of_its_question(answer, e
         with pytest.raises(error, match=says):
             await engine.label_probs([question.prompt], question.labels)
         await engine.aclose()
+
+
+async def test_decision_model_of_langchain_is_a_judge():
+    langchain = pytest.importorskip("langchain_core.decisions")
+
+    class Overlaps(langchain.BaseDecisionModel):
+        model: str = "overlaps"
+
+        @property
+        def _provider(self):
+            return "here"
+
+        def _classify(self, state, questions):
+            answers = {}
+            for name, one in questions.items():
+                keys = [*one.criteria] if one.type == "choice" else [*range(len(one.criteria))]
+                p = overlap(state, one.instructions, keys)
+                body = {"probabilities": dict(zip(keys, p, strict=True)), "confidence": 0.5}
+                body |= {"choice": keys[0]} if one.type == "choice" else {"score": 0.0, "legend": {}}
+                answers[name] = {"type": one.type, **body}
+            usage = {"input_tokens": 7, "output_tokens": 0}
+            return langchain.ClassifierResponse(model=self.model, answers=answers, usage=usage)
+
+    judge = connect(Overlaps())
+    pipeline = ScoringPipeline(connect("nano"), judge=judge, scorers=["utility", "grades"])
+    run = Run(id="r", question=QUERY, steps=[])
+    with RagGuard("nano", judge=Overlaps(), scorers=["utility", "grades"], store=None) as rg:
+        with rg.run(QUERY) as handle:
+            handle.retrieved(QUERY, [Passage(PASSAGE)])
+        found = await rg.score(handle)
+    assert await pipeline.results(run) == []
+    names = {one.name: one for one in found}
+    told = overlap(f"<document 1>\n{PASSAGE}\n</document>", ASKED[0].prompt.messages[0].content, ["a", "b"])
+    assert names["p_relevant"].value == pytest.approx(told[0])
+    assert names["grade"].engine == "decisions/langchain/Overlaps/overlaps/1"
+    await pipeline.aclose()
+
+
+def both_faces(form, top=0, mass=None):
+    """A server of chat completions that answers typed questions as well."""
+    chat = FakeModel(face="openai", top=top)
+    face = DecisionServer(form, models=chat.models, mass=mass)
+
+    def handle(request):
+        typed = request.path in ("/v1/systemone", "/v1/decisions")
+        return (face if typed else chat).handle(request)
+
+    return handle, face
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_server_that_has_both_reads_by_chat_and_judges_by_typed_questions(form, caplog):
+    handle, face = both_faces(form)
+    async with engine_on(handle, connect) as (server, engine):
+        info = await engine.info()
+        face.asked.clear()
+        step = RetrievalStep(id="s", run_id="r", query=QUERY, passages=[Passage(PASSAGE)])
+        run = Run(id="r", question=QUERY, steps=[step], sub_questions=["Who is Ursula?"])
+        pipeline = ScoringPipeline(engine, scorers=["utility", "grades", "coverage"])
+        scores = {one.name: one for one in await pipeline.results(run)}
+        decision = await DistractorGuard(engine, budget_ms=60_000, min_keep=0).aprune(
+            QUERY, [Passage(PASSAGE)]
+        )
+        plan = await pipeline.plan(run)
+    ((state, questions),) = face.asked  # the guard's question was answered before
+    assert (state, questions) == (f"<document 1>\n{PASSAGE}\n</document>", 3)
+    told = overlap(state, ASKED[0].prompt.messages[0].content, ["yes", "no"])
+    assert scores["p_relevant"].value == pytest.approx(told[0])
+    assert scores["p_relevant"].stderr == 0.0
+    assert scores["p_abstain"].metadata["how"] == "sampled"
+    assert {scores[name].prompts for name in ("p_relevant", "p_abstain", "grade")} == {
+        "default+decisions/1+1"
+    }
+    assert info.fingerprint.endswith(f"+judges:{form}/1")
+    assert decision.status != "error"
+    assert sum(line.output_tokens for line in plan.lines if line.who == "engine") == 160
+    said = f"`labels:{server.url}` judges by labels"
+    assert said in info.notes[-1]
+    assert caplog.text.count(said) == 1
+
+
+@pytest.mark.parametrize(("reply", "said"), [(Reply({"detail": "x"}, 429), True), (Reply({"ok": 1}), False)])
+async def test_labels_judge_where_typed_questions_are_not_answered_and_doubt_is_a_note(reply, said):
+    chat = FakeModel(face="openai")
+
+    def handle(request):
+        return chat.handle(request) if request.path in ("/v1/models", "/v1/chat/completions") else reply
+
+    async with MisbehavingServer(handle) as server:
+        engine = open_engine(server.url)
+        info = await engine.info()
+        await engine.aclose()
+    assert info.prompts == "default"
+    assert any("could not be found out" in note for note in info.notes) is said
+
+
+@pytest.mark.parametrize("mass", [None, 0.9])
+async def test_labels_that_are_shown_are_given_up_for_typed_questions_with_a_label_mass_alone(mass):
+    handle, _ = both_faces("systemone", top=20, mass=mass)
+    async with engine_on(handle, open_engine) as (_, engine):
+        info = await engine.info()
+    assert info.prompts == ("default" if mass is None else "default+decisions")
+    assert ("label_mass" in info.capabilities) is (mass is not None)
+
+
+async def test_address_that_names_labels_asks_no_typed_question():
+    handle, face = both_faces("systemone")
+    async with MisbehavingServer(handle) as server:
+        engine = connect(f"labels:{server.url}")
+        info = await engine.info()
+        await engine.aclose()
+    assert not face.asked
+    assert (info.prompts, "typed_questions" in info.capabilities) == ("default", False)
+
+
+async def test_published_price_is_a_note():
+    face = DecisionServer("openai", models=("gpt-6-luna",))
+    async with MisbehavingServer(face.handle) as server:
+        host, engine = server.url.partition("//")[2].partition(":")[0], open_engine(f"decisions:{server.url}")
+        assert (await engine.info()).notes == ()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(decisions, "PUBLISHED", {(host, "gpt-6-luna"): 0.10})
+            priced = open_engine(f"decisions:{server.url}")
+            assert "Price(prompt=0.1, output=0)" in (await priced.info()).notes[0]
+        await asyncio.gather(engine.aclose(), priced.aclose())
