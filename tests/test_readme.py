@@ -107,7 +107,7 @@ def files(tmp_path_factory):
     for name in ("old.db", "new.db", "first.db"):
         shutil.copy(folder / "ragguard.db", folder / name)
     shutil.copytree(ROOT / "examples", folder / "examples")
-    shutil.copy(ROOT / "examples" / "contexts.jsonl", folder)
+    shutil.copy(ROOT / "examples" / "graded_runs.jsonl", folder)
     label = ["label", f"{folder}/ragguard.db", "--by", "ann", "--out", f"{folder}/labels.jsonl"]
     done = CliRunner().invoke(app, label, input="ynynn" * 6)
     assert "30 labels by ann" in done.output

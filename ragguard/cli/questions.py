@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ragguard.analysis.validation.fields import json_objects
+from ragguard.analysis.validation.fields import json_lines
 from ragguard.cli.terminal import EngineAddress, PromptSetName, notes, say
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
@@ -111,7 +111,7 @@ class ReferenceReport:
 
 def read_reports(path: Path) -> Iterator[ReferenceReport]:
     """Yields the reports of a file of JSON lines: `question`, `report`, and `documents` where there are any."""
-    for fields in json_objects(path):
+    for fields in json_lines(path):
         if unknown := fields.data.keys() - {"question", "report", "documents"}:
             raise fields.wrong(min(unknown), fields.data[min(unknown)], "no field of that name")
         one = ReferenceReport(fields.text("question"), fields.text("report"), fields.texts("documents"))

@@ -15,7 +15,7 @@ import typer
 
 from ragguard.analysis.labels.corrected import judge_tables
 from ragguard.analysis.labels.label_file import read_label_file
-from ragguard.analysis.validation.answering import compare_readers, grader, with_answers, with_outcomes
+from ragguard.analysis.validation.answering import answered_and_scored, compare_readers
 from ragguard.analysis.validation.contexts import Context, Progress, Scored, score_contexts
 from ragguard.analysis.validation.correlations import measured, tables
 from ragguard.analysis.validation.dataset import read_dataset
@@ -31,7 +31,6 @@ from ragguard.cli.terminal import (
     say,
     show_results,
 )
-from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.errors import InvalidInput
 from ragguard.runtime.arguments import output_path
@@ -42,13 +41,9 @@ def run(
     data: Annotated[
         str,
         typer.Argument(
-            metavar="DATA", help="Contexts with outcomes: a file or a folder; see docs/how-to/validation.md."
+            metavar="DATA", help="Runs with outcomes, or a folder of rankings; see docs/how-to/validation.md."
         ),
     ],
-    format: Annotated[
-        str,
-        typer.Option(help="The format of DATA: auto, contexts, runs, beir or trec."),
-    ] = "auto",
     k: Annotated[int, typer.Option("-k", min=1, help="How much of a ranking is a context.")] = 10,
     engine: Annotated[
         list[str] | None,
@@ -113,7 +108,7 @@ def run(
         elif named is not None:
             tables, failed = asyncio.run(_entailers(data, named))
         else:
-            contexts = read_dataset(data, format, k, remarks=remarks)
+            contexts = read_dataset(data, k, remarks=remarks)
             if engine and len(engine) > 1:
                 tables, failed = asyncio.run(_readers(contexts, engine, judge, chosen, tell))
             else:
@@ -143,13 +138,12 @@ async def _data(
     contexts: list[Context], path: str, engine: Sequence[str] | None, judge: str | None, scorers: Sequence[str],
     metric: str | None, tell: Progress, remarks: list[str],
 ) -> list[Table]:  # fmt: skip
-
-    if not engine:
-        if scorers or judge is not None:
-            raise InvalidInput("engine", None, "--engine, for --scorers and --judge")
-        scored = await score_contexts(contexts, None, scorers=())
-    else:
+    if engine:
         scored = await scored_by_engine(contexts, path, engine[0], judge, scorers, tell, remarks)
+    elif scorers or judge is not None:
+        raise InvalidInput("engine", None, "--engine, for --scorers and --judge")
+    else:
+        scored = await score_contexts(contexts, None, scorers=())
     return tables(measured(scored), metric)
 
 
@@ -157,19 +151,12 @@ async def _readers(
     contexts: Sequence[Context], addresses: Sequence[str], judge: str | None, scorers: Sequence[str],
     tell: Progress,
 ) -> tuple[list[Table], list[str]]:  # fmt: skip
-
     async with AsyncExitStack() as stack:
-        opened = {
-            one: await stack.enter_async_context(aclosing(connect(one)))
-            for one in dict.fromkeys([*addresses, *filter(None, [judge])])
-        }
-        return await compare_readers(
-            contexts,
-            {one: opened[one] for one in addresses},
-            judge=opened[judge] if judge else None,
-            scorers=scorers,
-            progress=tell,
-        )
+        wanted = dict.fromkeys([*addresses, *filter(None, [judge])])
+        opened = {one: await stack.enter_async_context(aclosing(connect(one))) for one in wanted}
+        readers = {one: opened[one] for one in addresses}
+        judged_by = opened[judge] if judge else None
+        return await compare_readers(contexts, readers, judge=judged_by, scorers=scorers, progress=tell)
 
 
 async def scored_by_engine(
@@ -180,39 +167,17 @@ async def scored_by_engine(
 
     `remarks` is given what was left out; scores that are missing are reported on the error stream.
     """
-
+    readable = [one for one in contexts if one.readable]
+    if all(one.found_nothing for one in readable):
+        allowed = "texts of the passages, or no --engine: it has nothing to read"
+        raise InvalidInput(path, "no texts", allowed)
+    if left_out := len(contexts) - len(readable):
+        remarks.append(
+            f"{left_out:,} contexts without texts were left out: the engine has nothing to read there"
+        )
     async with aclosing(connect(engine)) as reader, AsyncExitStack() as stack:
         judged_by = reader if judge is None else await stack.enter_async_context(aclosing(connect(judge)))
-        contexts = await _with_outcomes(contexts, reader, judged_by, tell)
-        readable = [one for one in contexts if one.readable]
-        if all(one.found_nothing for one in readable):
-            raise InvalidInput(
-                path, "no texts", "texts of the passages, or no --engine: it has nothing to read"
-            )
-        if left_out := len(contexts) - len(readable):
-            remarks.append(
-                f"{left_out:,} contexts without texts were left out: the engine has nothing to read there"
-            )
-        scored = await score_contexts(
-            readable, reader, judge=judged_by, scorers=tuple(scorers) or ("utility",), progress=tell
-        )
+        scored = await answered_and_scored(readable, reader, judged_by, scorers, progress=tell)
     if failed := [failure for one in scored for failure in one.failures]:
         say(f"{len(failed)} scores are missing, of them: {failed[0].scorer}: {failed[0].message}", error=True)
     return scored
-
-
-async def _with_outcomes(
-    contexts: Sequence[Context], reader: Engine, judge: Engine, tell: Progress
-) -> list[Context]:
-    """Asks for answers to the contexts without an outcome and grades them, where they have references and texts."""
-    open_ = [
-        at for at, one in enumerate(contexts)
-        if one.outcome is None and one.references
-        and (one.answer is not None or one.readable)
-    ]  # fmt: skip
-    answered = await with_answers([contexts[at] for at in open_], reader, progress=tell)
-    graded = await with_outcomes(answered, await grader(judge), progress=tell)
-    found = list(contexts)
-    for at, one in zip(open_, graded, strict=True):
-        found[at] = one
-    return found

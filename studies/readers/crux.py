@@ -20,6 +20,7 @@ from ragguard.analysis.validation.contexts import Context
 from ragguard.analysis.validation.fields import json_lines
 from ragguard.analysis.validation.rankings import Question, qrel_files, ranked_contexts, read_qrels
 from ragguard.metrics import alpha_ndcg, answerable_questions, coverage
+from studies.readers.lists import numbers
 
 ENOUGH = 3
 """The least rating with which a passage answers a sub-question."""
@@ -60,7 +61,7 @@ def read_ratings(files: Sequence[Path], questions: dict[str, Question]) -> Ratin
     """Returns the ratings of every passage, one for each sub-question."""
     found: Ratings = {}
     for fields in chain.from_iterable(map(json_lines, files)):
-        topic, rating = fields.text("id", "example_id"), fields.numbers("rating")
+        topic, rating = fields.text("id", "example_id"), numbers(fields, "rating")
         asked = questions.get(topic)
         if asked is not None and len(rating) != len(asked.sub_questions):
             raise fields.wrong(

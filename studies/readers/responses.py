@@ -17,10 +17,11 @@ from typing import TypeAlias
 import numpy as np
 
 from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.fields import Fields, first, json_objects
+from ragguard.analysis.validation.fields import Fields
 from ragguard.errors import InvalidInput
 from ragguard.metrics import f, f_e, ndcg, t, t_u
 from ragguard.records import Passage
+from studies.readers.lists import first, json_objects, numbers
 from studies.selections import Selection
 
 GRADED = ("id", "E", "Nc", "Np", "K", "inK", "rank", "grade", "P", "R", "answer_topK", "answer_ideal")
@@ -101,12 +102,12 @@ def _ranked(files: Sequence[Path]) -> Ranked:
         for sample in _samples(file, RANKED):
             key = _key(sample)
             candidates, positives = key[2:]
-            rank = tuple(map(int, sample.numbers("rank")))
+            rank = tuple(map(int, numbers(sample, "rank")))
             if sorted(rank) != list(range(candidates)):
                 raise sample.wrong(
                     "rank", list(rank), f"each of the Nc = {candidates} candidates once, from 0"
                 )
-            sizes = sample.numbers("K")
+            sizes = numbers(sample, "K")
             if list(sizes) != sorted({k for k in sizes if k in range(1, candidates + 1)}) or not sizes:
                 raise sample.wrong("K", list(sizes), f"rising whole numbers from 1 to Nc = {candidates}")
             for name, of in (("P", sizes), ("R", (positives,) * len(sizes))):
@@ -116,7 +117,7 @@ def _ranked(files: Sequence[Path]) -> Ranked:
                     sum(place < positives for place in rank[: int(k)]) / n
                     for k, n in zip(sizes, of, strict=True)
                 ]
-                said = sample.numbers(name)
+                said = numbers(sample, name)
                 if len(said) != len(right) or any(
                     abs(a - b) > _ROUNDED for a, b in zip(said, right, strict=True)
                 ):
@@ -131,7 +132,7 @@ def _ranked(files: Sequence[Path]) -> Ranked:
 
 def _context(sample: Fields, texts: Texts, ranked: Ranked | None) -> tuple[Context, Selection]:
     key = id, search, candidates, positives = _key(sample)
-    relevance = sample.numbers("inK")
+    relevance = numbers(sample, "inK")
     k = len(relevance)
     if not set(relevance) <= {0.0, 1.0} or sum(relevance) > positives:
         raise sample.wrong(
@@ -145,7 +146,7 @@ def _context(sample: Fields, texts: Texts, ranked: Ranked | None) -> tuple[Conte
     question, positive, negative = texts.get(id, ("", (), ()))
     wide = None
     if question or ranked is not None:
-        places = tuple(map(int, sample.numbers("rank")))
+        places = tuple(map(int, numbers(sample, "rank")))
         # The positives come first; where that is not so, every passage would get another one's grade.
         if [float(place < positives) for place in places] != list(relevance):
             raise sample.wrong(

@@ -14,9 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.fields import Fields, json_objects, passages_of
+from ragguard.analysis.validation.fields import Fields
 from ragguard.analysis.validation.rankings import outcome_of
 from ragguard.metrics import udcg, utility
+from studies.readers.lists import json_objects, objects, passages_of
 
 _OURS = "udcg ("
 _OLD_PROBABILITY, _OLD_UDCG = "no_res_prob_", "udcg_"
@@ -33,7 +34,7 @@ def read(path: Path) -> Iterator[Context]:
 def _examples(path: Path) -> Iterator[Context]:
     for number, fields in enumerate(json_objects(path), 1):
         question = fields.text("question")
-        passages = fields.objects("passages")
+        passages = objects(fields, "passages")
         relevance = tuple(_relevant(passage) for passage in passages)
         yield Context(
             id=fields.text("example_id", default=str(number)),

@@ -144,7 +144,7 @@ def test_options_of_the_one_are_none_of_the_other(runs, tmp_path, arguments, nam
 
 
 def test_udcg_is_fitted_and_its_scorer_reads_the_file(tmp_path):
-    contexts, out = ROOT / "examples" / "contexts.jsonl", tmp_path / "udcg.json"
+    contexts, out = ROOT / "examples" / "graded_runs.jsonl", tmp_path / "udcg.json"
     result = calibrate(contexts, "--for", "udcg", "--out", out)
     assert result.exit_code == 0, result.output
     assert "32 contexts of 8 questions" in result.output
@@ -157,7 +157,9 @@ def test_udcg_is_fitted_and_its_scorer_reads_the_file(tmp_path):
 
 def test_udcg_of_too_few_questions_is_refused(tmp_path):
     few = tmp_path / "few.jsonl"
-    few.write_text("".join((ROOT / "examples" / "contexts.jsonl").read_text().splitlines(keepends=True)[:12]))
+    few.write_text(
+        "".join((ROOT / "examples" / "graded_runs.jsonl").read_text().splitlines(keepends=True)[:12])
+    )
     result = calibrate(few, "--for", "udcg", "--out", tmp_path / "udcg.json")
     assert result.exit_code == 2
     assert "3 questions have contexts" in result.output

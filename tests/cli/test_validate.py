@@ -19,16 +19,17 @@ def validate(*arguments):
 @pytest.fixture(scope="module")
 def contexts(tmp_path_factory):
     """Contexts of the world without outcomes: with the gold passage, without it, with a lie."""
-    path = tmp_path_factory.mktemp("data") / "contexts.jsonl"
+    path = tmp_path_factory.mktemp("data") / "runs.jsonl"
     with path.open("w") as file:
         for case in world.cases(7, seed=21):
             others = case.of_kind("unrelated")[:2]
             for name, passages in {
                 "gold": [*others, *case.gold], "none": others, "lie": [*case.of_kind("contradiction")[:1], *others],
             }.items():  # fmt: skip
+                graded = [{"text": one.text, "grade": 5 if one in case.gold else 1} for one in passages]
                 file.write(json.dumps({
                     "id": f"{case.question} {name}", "question": case.question, "references": case.references,
-                    "passages": [{"text": one.text, "relevance": int(one in case.gold)} for one in passages],
+                    "steps": [{"passages": graded}],
                 }) + "\n")  # fmt: skip
     return path
 
@@ -47,26 +48,18 @@ def test_contexts_are_answered_graded_and_compared(contexts, tmp_path):
 
 
 def test_the_example_says_what_the_page_shows(tmp_path):
-    done = validate(ROOT / "examples" / "contexts.jsonl", "--engine", "nano", "--markdown", tmp_path / "t.md")
+    done = validate(
+        ROOT / "examples" / "graded_runs.jsonl", "--engine", "nano", "--markdown", tmp_path / "t.md"
+    )
     assert done.exit_code == 0, done.output
     assert (tmp_path / "t.md").read_text() in (ROOT / "docs" / "how-to" / "validation.md").read_text()
 
 
-def test_validate_without_an_engine_uses_the_numbers_of_the_data(tmp_path):
-    path = tmp_path / "c.jsonl"
-    path.write_text("".join(
-        json.dumps({"question": f"q{n % 6}", "id": str(n), "outcome": n % 3, "given": {"g": n % 3},
-                    "passages": [{"text": "", "relevance": 1}]}) + "\n"
-        for n in range(36)
-    ))  # fmt: skip
-    done = validate(path)
-    assert done.exit_code == 0, done.output
-
-
-def found_something(question, number, passages, outcome):
+def found_something(question, number, passages, outcome, text="{} {}"):
+    graded = [{"text": text.format(question, n), "id": f"p{n}", "grade": 5} for n in range(passages)]
     return {
-        "id": f"{question}-{number}", "question": question, "outcome": outcome,
-        "passages": [{"text": f"{question} {n}", "relevance": 1} for n in range(passages)],
+        "id": f"{question}-{number}", "question": question, "metadata": {"outcome": outcome},
+        "steps": [{"passages": graded}],
     }  # fmt: skip
 
 
@@ -98,7 +91,7 @@ def test_contexts_in_which_nothing_was_found_take_part(tmp_path):
 def test_contexts_that_an_engine_cannot_read_are_counted(tmp_path):
     path, out = tmp_path / "c.jsonl", tmp_path / "out.json"
     objects = [found_something("q", n, n, n % 2) for n in range(4)]
-    objects.append({"id": "untold", "question": "q", "passages": [{"id": "p", "relevance": 1}], "outcome": 1})
+    objects.append(found_something("q", 4, 1, 1, text=""))
     path.write_text("".join(json.dumps(one) + "\n" for one in objects))
     done = validate(path, "-e", "nano", "--json", out)
     assert done.exit_code == 0, done.output
@@ -123,8 +116,6 @@ def test_outcomes_that_do_not_differ_are_one_clear_sentence(tmp_path):
         (("DATA", "--engine", "http://127.0.0.1:9/v1"), "check the address"),
         (("DATA",), "--engine"),
         (("DATA", "--scorers", "utilty"), "--engine, for --scorers and --judge"),
-        (("DATA", "--format", "excel"), "'excel'"),
-        (("DATA", "--format", "udcg"), "auto, contexts, runs, beir, trec"),
         (("DATA", "--engine", "ftp://x"), "ftp"),
         (("DATA", "--engine", "nano", "--scorers", "utilty"), "utilty"),
         (("DATA", "--engine", "nano", "--metric", "udgc"), "one of"),

@@ -91,7 +91,7 @@ class _Rows:
     def __init__(self) -> None:
         self.of: dict[str, list[_Contribution]] = defaultdict(list)
         self.constants: dict[str, float] = defaultdict(float)
-        """What is added to UDCG whatever the passages are, by question."""
+        """The number that is added to UDCG whatever the passages are, by question."""
         self.unusual: set[str] = set()
         """The metrics that were given with settings other than the usual ones."""
 

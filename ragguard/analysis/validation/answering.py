@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import TypeVar
-
-import numpy as np
 
 from ragguard.analysis.validation.contexts import OUTCOMES, Context, Progress, Scored, score_contexts, silent
 from ragguard.analysis.validation.correlations import measured, tables
@@ -21,8 +20,6 @@ from ragguard.engines.connect import connect
 from ragguard.engines.entailer import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineProtocolError, InvalidInput, LowLabelMass, PromptTooLong, RagguardError
-from ragguard.metrics.agreement import interval
-from ragguard.metrics.arrays import Floats
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.asker import Asker
 from ragguard.scorers.exam.record import known_record
@@ -150,7 +147,28 @@ def _raise_unless_of_one(error: RagguardError) -> None:
         raise error
 
 
-DRAWS = 2000
+async def answered_and_scored(
+    contexts: Sequence[Context],
+    reader: Engine,
+    judge: Engine | None = None,
+    scorers: Sequence[str] = (),
+    *,
+    progress: Progress = silent,
+) -> list[Scored]:
+    """Returns the contexts, which have texts, with their scores; those that have references and no outcome are answered
+    by the reader where they have no answer, and graded."""
+    judge = judge or reader
+    open_ = {at: one for at, one in enumerate(contexts) if one.outcome is None and one.references}
+    answered = await with_answers(list(open_.values()), reader, progress=progress)
+    graded = await with_outcomes(answered, await grader(judge), progress=progress)
+    known = [*contexts]
+    for at, one in zip(open_, graded, strict=True):
+        known[at] = one
+    return await score_contexts(
+        known, reader, judge=judge, scorers=scorers or ("utility",), progress=progress
+    )
+
+
 _BELIEFS = "seper_closed_book", "seper", "delta_seper"
 
 
@@ -169,25 +187,20 @@ async def compare_readers(
     """
     asked = [replace(one, answer=None, outcome=None) for one in contexts if one.readable and one.references]
     if not asked:
-        raise InvalidInput(
-            "contexts", "none", "contexts with references and texts, to compare several readers"
-        )
+        allowed = "contexts with references and texts, to compare several readers"
+        raise InvalidInput("contexts", "none", allowed)
     rows: list[tuple[Cell, ...]] = []
     predicted: dict[str, dict[str, tuple[Cell, ...]]] = {}
     notes, failed = list[str](), list[str]()
     for name, reader in readers.items():
         try:
-            answered = await with_answers(asked, reader, progress=progress)
-            graded = await with_outcomes(answered, await grader(judge or reader), progress=progress)
-            scored = await score_contexts(
-                graded, reader, judge=judge or reader, scorers=scorers or ("utility",), progress=progress
-            )
+            scored = await answered_and_scored(asked, reader, judge, scorers, progress=progress)
         except RagguardError as error:
             failed.append(f"{name} gave no answers: {error}.")
             if len(failed) == len(readers):
                 raise
             continue
-        rows += _answers(name, scored, seed)
+        rows += _answers(name, scored)
         missing = {f"{one.scorer}: {one.message}" for context in scored for one in context.failures}
         notes += [f"{name}: {why}." for why in sorted(missing)[:3]]
         try:
@@ -195,42 +208,48 @@ async def compare_readers(
             predicted[name] = {str(row[0]): row[1:4] for row in first.rows}
         except RagguardError as error:
             notes.append(f"{name}: {error}.")
-    columns = ("reader", "correct, %", "abstained, %", "wrong, %", "SePer without", "with", "ΔSePer", "from", "to",
-               "contexts")  # fmt: skip
+    notes = [
+        "Each reader's own greedy answers. SePer: its belief in the references before and after reading, with "
+        "`--scorers belief`.", *failed, *notes,
+    ]  # fmt: skip
+    columns = (
+        "reader",
+        "correct, %",
+        "abstained, %",
+        "wrong, %",
+        "SePer without",
+        "with",
+        "ΔSePer",
+        "contexts",
+    )
     metrics = dict.fromkeys(metric for of_reader in predicted.values() for metric in of_reader)
     none: tuple[Cell, ...] = (None, None, None)
+    of_metrics = tuple(
+        (metric, *(cell for of in predicted.values() for cell in of.get(metric, none))) for metric in metrics
+    )
+    titles = ("metric", *(word for name in predicted for word in (name, "from", "to")))
+    which = "Which metric goes with each reader's outcomes: Spearman"
     return [
-        Table("readers", "What each reader answers", columns, tuple(rows),
-              source="UDCG, table 6, and SePer, figure 4",
-              notes=("Each reader's own greedy answers. SePer: its belief in the references before and after reading, "
-                     "with `--scorers belief`; intervals: the middle 95 % of draws of contexts.", *failed, *notes)),
-        Table("readers-correlations", "Which metric goes with each reader's outcomes: Spearman",
-              ("metric", *(word for name in predicted for word in (name, "from", "to"))),
-              tuple((metric, *(cell for of in predicted.values() for cell in of.get(metric, none)))
-                    for metric in metrics)),
+        Table(
+            "readers", "What each reader answers", columns, tuple(rows),
+            source="UDCG, table 6, and SePer, figure 4", notes=tuple(notes),
+        ),
+        Table("readers-correlations", which, titles, of_metrics),
     ], failed  # fmt: skip
 
 
-def _answers(name: str, scored: Sequence[Scored], seed: int) -> list[tuple[Cell, ...]]:
+def _answers(name: str, scored: Sequence[Scored]) -> list[tuple[Cell, ...]]:
     """Returns a reader's row over all contexts and, where relevance is known, with and without something relevant."""
     groups = {name: list(scored)}
     for one in scored:
         if one.context.relevance is not None:
             held = "with" if any(one.context.relevance) else "without"
             groups.setdefault(f"{name}: {held} a relevant passage", []).append(one)
-    return [(group, *_shares(some), *_beliefs(some, seed), len(some)) for group, some in groups.items()]
-
-
-def _shares(scored: Sequence[Scored]) -> list[Cell]:
-    outcomes = [one.context.outcome for one in scored if one.context.outcome is not None]
-    return [100 * outcomes.count(value) / len(outcomes) if outcomes else None for value in OUTCOMES.values()]
-
-
-def _beliefs(scored: Sequence[Scored], seed: int) -> list[Cell]:
-    known = [one.values for one in scored if all(name in one.values for name in _BELIEFS)]
-    if not known:
-        return [None] * 5
-    table: Floats = np.array([[values[name] for name in _BELIEFS] for values in known])
-    draws = np.random.default_rng(seed).integers(len(table), size=(DRAWS, len(table)))
-    _, low, high = interval(table[draws, 2].mean(axis=1))
-    return [*map(float, table.mean(axis=0)), low, high]
+    rows: list[tuple[Cell, ...]] = []
+    for group, some in groups.items():
+        outcomes = [one.context.outcome for one in some if one.context.outcome is not None]
+        shares = [100 * outcomes.count(value) / max(1, len(outcomes)) for value in OUTCOMES.values()]
+        known = [one.values for one in some if all(belief in one.values for belief in _BELIEFS)]
+        beliefs = [fmean(values[belief] for values in known) if known else None for belief in _BELIEFS]
+        rows.append((group, *(shares if outcomes else [None] * 3), *beliefs, len(some)))
+    return rows

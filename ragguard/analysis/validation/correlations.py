@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from ragguard.analysis.validation.contexts import Scored
 from ragguard.analysis.validation.tables import Cell, Table
-from ragguard.analysis.validation.udcg_fit import FEW, FITTED_GAMMA, held_out_values
+from ragguard.analysis.validation.udcg_fit import FEW, FITTED_GAMMA, held_out_values, varied
 from ragguard.errors import InvalidInput, ScoringError
 from ragguard.metrics.agreement import Kind, correlate, paired_bootstrap
 from ragguard.metrics.arrays import Floats
@@ -22,6 +22,12 @@ FLAT = 0.0
 """The correlation of a metric that is constant over a question's contexts while their outcomes differ. Were such
 questions left out, a metric that varies only on easy questions would come first."""
 DRAWS = 2000
+_OF_THE_RUN = {
+    "udcg_context": "udcg", "coverage_total": "coverage", "delta_coverage": "coverage",
+    "alpha_ndcg_total": "alpha_ndcg",
+    "delta_seper_total": "delta_seper", "delta_seper_alone": "delta_seper",
+}  # fmt: skip
+"""Scores that are equal for a run of one step, as every context is, by the name that is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +42,27 @@ class Measured:
     """Contexts without an outcome."""
 
     @property
-    def counts(self) -> dict[str, int]:
-        """The number of contexts for which each metric has a value."""
-        return {name: int((~np.isnan(values)).sum()) for name, values in self.values.items()}
-
-    @property
     def varying(self) -> int:
         """The number of questions whose contexts have different outcomes."""
-        outcomes: dict[str, set[float]] = {}
-        for question, outcome in zip(self.questions, self.outcome, strict=True):
-            outcomes.setdefault(question, set()).add(float(outcome))
-        return sum(len(found) > 1 for found in outcomes.values())
+        return len(varied(self.questions, self.outcome))
+
+    @property
+    def groups(self) -> tuple[str, ...] | None:
+        """The questions within which contexts are compared; None where too few of them vary."""
+        return self.questions if self.varying >= FEW else None
+
+    @property
+    def unit(self) -> str:
+        """The word for what is counted under a correlation."""
+        return "questions" if self.groups else "contexts"
 
 
 def measured(scored: Sequence[Scored]) -> Measured:
     """Returns the contexts that have an outcome as columns."""
     kept = [one for one in scored if one.context.outcome is not None]
     if not kept:
-        raise InvalidInput(
-            "outcome", None, "one for some contexts: in the data, from references and an engine (--engine), or beside "
-            "the rankings in outcomes.jsonl",
-        )  # fmt: skip
+        allowed = "one for some contexts: in the data, or from references and an engine (--engine)"
+        raise InvalidInput("outcome", None, allowed)
     outcome = np.array([one.context.outcome for one in kept], dtype=np.float64)
     if not np.ptp(outcome):
         raise ScoringError(
@@ -67,21 +73,12 @@ def measured(scored: Sequence[Scored]) -> Measured:
     # A metric that only contexts without passages have is 0 for all of them and says nothing.
     naming = [row for row, one in zip(rows, kept, strict=True) if one.context.passages] or rows
     names = sorted({name for values in naming for name in values})
+    if not names:
+        allowed = "relevance of the passages, given numbers, or texts and an engine (--engine)"
+        raise InvalidInput("metrics", None, allowed)
     columns = {name: np.array([values.get(name, math.nan) for values in rows]) for name in names}
-    if not columns:
-        raise InvalidInput(
-            "metrics", None, "relevance of the passages, given numbers, or texts and an engine (--engine)"
-        )
     columns |= held_out_values(kept)
     return Measured(outcome, tuple(one.context.question_id for one in kept), columns, len(scored) - len(kept))
-
-
-_OF_THE_RUN = {
-    "udcg_context": "udcg", "coverage_total": "coverage", "delta_coverage": "coverage",
-    "alpha_ndcg_total": "alpha_ndcg",
-    "delta_seper_total": "delta_seper", "delta_seper_alone": "delta_seper",
-}  # fmt: skip
-"""Scores that are equal for a run of one step, as every context is, by the name that is kept."""
 
 
 def _values_of(one: Scored) -> dict[str, float]:
@@ -108,113 +105,72 @@ def tables(data: Measured, against: str | None = None, *, seed: int = 0) -> list
     """
     if against is not None and against not in data.values:
         raise InvalidInput("metric", against, f"one of {', '.join(data.values)}")
-    groups = data.questions if data.varying >= FEW else None
-    rows = _correlations(data, groups, seed)
-    found = [_correlation_table(data, rows, groups)]
-    known = [str(row[0]) for row in rows if row[1] is not None]
-    if len(known) > 1:
-        found.append(_differences(data, against or known[0], known, groups, seed))
-    return found
-
-
-def _correlations(data: Measured, groups: Sequence[str] | None, seed: int) -> list[tuple[Cell, ...]]:
     rows: list[tuple[Cell, ...]] = []
+    groups = data.groups
     for name, values in data.values.items():
         spearman, *others = (
             correlate(values, data.outcome, kind, groups, DRAWS if kind == "spearman" else 2, seed, FLAT)
             for kind in KINDS
         )
-        low, high = (spearman.low, spearman.high) if spearman.counted > 1 else (math.nan, math.nan)
-        rows.append((
-            name, _cell(spearman.value), _cell(low), _cell(high),
-            *(_cell(other.value) for other in others), spearman.counted, spearman.skipped,
-        ))  # fmt: skip
-    return sorted(rows, key=lambda row: -(row[1] if isinstance(row[1], float) else -math.inf))
+        ends = (spearman.low, spearman.high) if spearman.counted > 1 else (math.nan, math.nan)
+        numbers = map(_cell, (spearman.value, *ends, *(other.value for other in others)))
+        rows.append((name, *numbers, spearman.counted, spearman.skipped))
+    rows.sort(key=lambda row: -(row[1] if isinstance(row[1], float) else -math.inf))
+    columns = ("metric", "Spearman", "from", "to", "Kendall τ-b", "Pearson", data.unit, "skipped")
+    title = "Which metric goes with the outcomes"
+    found = [Table("correlations", title, columns, tuple(rows), notes=tuple(_notes(data)))]
+    known = [str(row[0]) for row in rows if row[1] is not None]
+    if len(known) > 1:
+        found.append(_differences(data, against or known[0], known, seed))
+    return found
 
 
-def _correlation_table(
-    data: Measured, rows: Sequence[tuple[Cell, ...]], groups: Sequence[str] | None
-) -> Table:
-    unit = "contexts" if groups is None else "questions"
-    sizes = Counter(data.questions)
+def _notes(data: Measured) -> list[str]:
+    """Returns what a reader of the correlations has to know."""
     notes = [
-        f"{len(data.outcome):,} contexts of {len(sizes):,} questions; {data.varying:,} questions have contexts with "
-        f"different outcomes. {data.left_out:,} contexts without an outcome were left out."
+        f"{len(data.outcome):,} contexts of {len(set(data.questions)):,} questions; {data.varying:,} questions have "
+        f"contexts with different outcomes. {data.left_out:,} contexts without an outcome were left out.",
+        "The mean of the questions' own correlations; from and to: the 95 % interval of sign flips of the questions' "
+        "values. Skipped: questions without contexts of different outcomes for which the metric has a value. A metric "
+        "that is the same for all contexts of a question counts 0 there."
+        if data.groups
+        else f"Fewer than {FEW} questions vary, so all contexts are compared with one another: what makes a question "
+        "easy counts here as well, and there is no interval.",
     ]
-    if groups is None:
-        notes.append(
-            f"Fewer than {FEW} questions vary, so all contexts are compared with one another: what makes a question "
-            "easy counts here as well, and there is no interval."
-        )
-    else:
-        notes.append(
-            "The mean of the questions' own correlations; from and to: the 95 % interval of sign flips of the "
-            "questions' values. Skipped: "
-            "questions without contexts of different outcomes for which the metric has a value. A metric that is the "
-            "same for all contexts of a question counts 0 there."
-        )
     if FITTED_GAMMA in data.values:
         notes.append(
             f"{FITTED_GAMMA}, and learned_udcg: a context's value is from a fit on four fifths of the questions, of "
             "which its own is none (`ragguard calibrate --for udcg` fits on all)."
         )
-    if not_everywhere := _not_everywhere(data):
-        notes.append(not_everywhere)
-    columns = ("metric", "Spearman", "from", "to", "Kendall τ-b", "Pearson", unit, "skipped")
-    return Table(
-        "correlations",
-        "Which metric goes with the outcomes",
-        columns,
-        tuple(rows),
-        source="",
-        notes=tuple(notes),
-    )
-
-
-def _differences(
-    data: Measured, best: str, names: Sequence[str], groups: Sequence[str] | None, seed: int
-) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    notes = [
-        "Spearman; sign flips of the questions' differences: with n questions no p is below 1 in 2^(n - 1)."
-    ]
-    if len(set(data.questions)) < FEW:
-        notes = [
-            f"Spearman; fewer than {FEW} questions are too few for a test, so there is no interval and no p."
-        ]
-    if len({np.isnan(data.values[name]).tobytes() for name in names}) > 1:
+    fewer: dict[int, list[str]] = defaultdict(list)
+    for name, values in data.values.items():
+        if (count := int((~np.isnan(values)).sum())) < len(values):
+            fewer[count].append(name)
+    if fewer:
+        listed = "; ".join(f"{', '.join(names)} on {count:,}" for count, names in sorted(fewer.items()))
         notes.append(
-            "Of contexts for which both metrics have a value. Where one of the two lacks some that the other has, `by` "
-            "is not the difference of their rows in the table above."
+            f"Not every metric has a value for all {len(data.outcome):,} contexts, so that rows rest on different "
+            f"contexts, and differences are not those of the rows: {listed}."
         )
+    return notes
+
+
+def _differences(data: Measured, best: str, names: Sequence[str], seed: int) -> Table:
+    few, groups = len(set(data.questions)) < FEW, data.groups
+    note = (
+        f"Spearman; fewer than {FEW} questions are too few for a test, so there is no interval and no p."
+        if few
+        else "Spearman; sign flips of the questions' differences: with n questions no p is below 1 in 2^(n - 1)."
+    )
+    rows: list[tuple[Cell, ...]] = []
     for name in names:
         if name != best:
-            gap = paired_bootstrap(
-                data.values[best], data.values[name], groups, data.outcome, "spearman", DRAWS, seed, FLAT
-            )
-            testable = gap.counted > 1 and len(set(data.questions)) >= FEW
-            drawn = (gap.low, gap.high, gap.p) if testable else (math.nan,) * 3
+            pair = data.values[best], data.values[name]
+            gap = paired_bootstrap(*pair, groups, data.outcome, "spearman", DRAWS, seed, FLAT)
+            drawn = (math.nan,) * 3 if few or gap.counted < 2 else (gap.low, gap.high, gap.p)
             rows.append((name, *map(_cell, (gap.value, *drawn)), gap.counted))
-    unit = "contexts" if groups is None else "questions"
-    return Table(
-        "differences", f"By how much {best} goes better with them", ("than", "by", "from", "to", "p", unit),
-        tuple(rows), source="", notes=tuple(notes),
-    )  # fmt: skip
-
-
-def _not_everywhere(data: Measured) -> str | None:
-    """Returns a note on how many contexts each metric rests that has no value for some; None where all have all."""
-    fewer: dict[int, list[str]] = {}
-    for name, count in data.counts.items():
-        if count < len(data.outcome):
-            fewer.setdefault(count, []).append(name)
-    if not fewer:
-        return None
-    listed = "; ".join(f"{', '.join(names)} on {count:,}" for count, names in sorted(fewer.items()))
-    return (
-        f"Not every metric has a value for all {len(data.outcome):,} contexts, so that rows rest on different "
-        f"contexts: {listed}."
-    )
+    title, columns = f"By how much {best} goes better with them", ("than", "by", "from", "to", "p", data.unit)
+    return Table("differences", title, columns, tuple(rows), notes=(note,))
 
 
 def _cell(value: float) -> float | None:

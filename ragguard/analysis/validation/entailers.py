@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ragguard.analysis.validation.fields import json_objects
+from ragguard.analysis.validation.fields import json_lines
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.connect import connect
@@ -71,7 +71,7 @@ def read_pairs(data: str) -> list[LabelledPair]:
             for other, relation in ((one.same, RELATIONS[0]), (one.wrong, RELATIONS[2]))
         ]
     found = []
-    for fields in json_objects(Path(data)):
+    for fields in json_lines(Path(data)):
         relation = fields.text("relation")
         if relation not in RELATIONS:
             raise fields.wrong("relation", relation, f"one of {', '.join(RELATIONS)}")

@@ -1,4 +1,4 @@
-"""Reads values from JSON and checks each; an error names the file, the line and what is allowed."""
+"""Reads values from JSON lines and checks each; an error names the file, the line and what is allowed."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from ragguard.errors import InvalidInput, StoreError
-from ragguard.records import Passage
 from ragguard.runtime.faults import describe
-from ragguard.storage.files.runfile import opened, raw_lines
-
-LARGEST = 512 * 2**20
-"""The most bytes of a line, counted after decompression."""
+from ragguard.storage.files.runfile import opened
 
 
 class Fields:
@@ -58,23 +53,6 @@ class Fields:
                 raise self.wrong(name, value, "a text or a list of texts")
         return ()
 
-    def numbers(self, name: str) -> tuple[float, ...]:
-        """Returns a list of numbers of at least 0, such as grades."""
-        value = self.data.get(name)
-        if not isinstance(value, list) or not all(map(_is_grade, value)):
-            raise self.wrong(name, value, "a list of numbers of at least 0")
-        return tuple(map(float, value))
-
-    def objects(self, name: str) -> list[Fields]:
-        """Returns a list of objects; a text stands for an object that has it under `text`."""
-        value = self.data.get(name)
-        if not isinstance(value, list):
-            raise self.wrong(name, value, "a list")
-        return [
-            Fields({"text": one} if isinstance(one, str) else one, f"{self.where}, {name}[{place}]")
-            for place, one in enumerate(value)
-        ]
-
     def wrong(self, name: str, value: object, allowed: str) -> InvalidInput:
         """Returns the error for a field."""
         return InvalidInput(f"{self.where}, {name}", value, allowed)
@@ -83,26 +61,18 @@ class Fields:
 def json_lines(path: Path) -> Iterator[Fields]:
     """Yields the objects of a file of JSON lines."""
     for number, line in lines_of(path):
-        yield Fields(_parsed(line, f"{path}, line {number}"), f"{path}, line {number}")
-
-
-def json_objects(path: Path) -> Iterator[Fields]:
-    """Yields the objects of a file: one JSON list of them, or JSON lines."""
-    lines = lines_of(path)
-    first_line = next(lines, None)
-    if first_line is not None and first_line[1].lstrip().startswith("["):
-        data = _parsed("".join([first_line[1], *(line for _, line in lines)]), str(path))
-        yield from (Fields(one, f"{path}, entry {place}") for place, one in enumerate(data, 1))
-    else:
-        yield from json_lines(path)
+        where = f"{path}, line {number}"
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(where, line[:40].strip(), f"JSON; {describe(error)}") from error
+        yield Fields(data, where)
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """Yields the lines that are not blank, each with its number; a file named `….gz` is decompressed."""
     with opened(path) as (file, _):
-        for number, (raw, size) in enumerate(raw_lines(file, LARGEST), 1):
-            if size > LARGEST:
-                raise InvalidInput(str(path), f"over {LARGEST:,} bytes", "less in one line; write JSON lines")
+        for number, raw in enumerate(file, 1):
             try:
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
@@ -111,30 +81,3 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
                 ) from error
             if line.strip():
                 yield number, line
-
-
-def first(path: Path) -> Mapping[str, Any]:
-    """Returns the first object of a file, which shows its format; empty where there is none."""
-    try:
-        return next((fields.data for fields in json_objects(path)), {})
-    except InvalidInput:
-        return {}
-
-
-def passages_of(items: list[Fields]) -> tuple[Passage, ...]:
-    """Returns passages with their texts and ids."""
-    return tuple(
-        Passage(item.text("text", "contents", default=""), item.text("id", "doc_id", "docid", default=""))
-        for item in items
-    )
-
-
-def _is_grade(value: object) -> bool:
-    return isinstance(value, (int, float)) and 0 <= value < math.inf
-
-
-def _parsed(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(where, text[:40].strip(), f"JSON; {describe(error)}") from error

@@ -1,10 +1,10 @@
 """Rankings in a folder of TREC or BEIR files: judgements, runs, questions, texts, and the outcome of each ranking.
 
-qrels…        TREC's `query 0 document grade`, or BEIR's `query-id corpus-id score` under a heading
-NAME.run      TREC's `query Q0 document rank score name`; a system each
-outcomes.jsonl   {"question_id": "…", "run": "NAME", "outcome": 2} or, with an "answer", what is to be graded
-topics.tsv    of TREC: `query<TAB>text`, where there is one
-corpus.jsonl, queries.jsonl, qrels/*.tsv   of BEIR
+qrels…, qrels/*.tsv   TREC's `query 0 document grade`, or BEIR's `query-id corpus-id score` under a heading
+NAME.run              TREC's `query Q0 document rank score name`; a system each
+queries.jsonl, topics.tsv   the questions, as BEIR has them or as `query<TAB>text`
+corpus.jsonl          the texts of BEIR's documents; without it only rank measures can be computed
+outcomes.jsonl        {"question_id": "…", "run": "NAME", "outcome": 2} or, with an "answer", what is to be graded
 """
 
 from __future__ import annotations
@@ -18,20 +18,8 @@ from ragguard.analysis.validation.fields import Fields, json_lines, lines_of
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
 
-_OUTCOME_FILE = "outcomes.jsonl"
-CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
-"""The files by which a folder of BEIR is known."""
 Grades = Mapping[str, Mapping[str, float]]
 """Query → document → grade."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a system's ranking for a question."""
-
-    value: float | None = None
-    answer: str | None = None
-    references: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -41,6 +29,30 @@ class Question:
     text: str
     references: tuple[str, ...] = ()
     sub_questions: tuple[str, ...] = ()
+
+
+def read_rankings(path: Path, k: int) -> Iterator[Context]:
+    """Yields the top `k` of every ranking in a folder as a context."""
+    questions: dict[str, Question] = {}
+    if (queries := path / "queries.jsonl").exists():
+        for fields in json_lines(queries):
+            references = fields.texts("references", "answers")
+            questions[fields.text("_id")] = Question(fields.text("text"), references)
+    elif (topics := path / "topics.tsv").exists():
+        for number, line in lines_of(topics):
+            query, tab, text = line.strip().partition("\t")
+            if not tab:
+                raise _wrong(topics, number, line, "`query`, a tab and its text")
+            questions[query] = Question(text.strip())
+    texts: dict[str, str] = {}
+    if (corpus := path / "corpus.jsonl").exists():
+        tops = (documents[:k] for file in run_files(path) for documents in read_run(file).values())
+        wanted = {document for top in tops for document in top}
+        for fields in json_lines(corpus):
+            if (document := fields.text("_id")) in wanted:
+                title, text = fields.text("title", default=""), fields.text("text", default="")
+                texts[document] = f"{title}\n{text}".strip()
+    yield from ranked_contexts(path, k, read_qrels(qrel_files(path)), questions, texts)
 
 
 def ranked_contexts(
@@ -61,10 +73,11 @@ def ranked_contexts(
     """
     runs = run_files(path)
     if not runs:
-        raise InvalidInput(
-            str(path), "no *.run file", "a file a system, with lines of `query Q0 document rank score name`"
-        )
-    outcomes = read_outcomes(path / _OUTCOME_FILE)
+        allowed = "a file a system, with lines of `query Q0 document rank score name`"
+        raise InvalidInput(str(path), "no *.run file", allowed)
+    said = path / "outcomes.jsonl"
+    lines = json_lines(said) if said.exists() else iter(())
+    outcomes = {(fields.text("question_id"), fields.text("run")): fields for fields in lines}
     met = False
     for file in runs:
         found = read_run(file)
@@ -76,23 +89,22 @@ def ranked_contexts(
             met = True
             grades, documents = qrels[query], ranking[:k]
             known = questions.get(query) or Question(query)
-            said = outcomes.get((query, file.stem)) or Outcome()
+            outcome = outcomes.get((query, file.stem)) or Fields({}, "")
             yield Context(
                 id=f"{file.stem}/{query}",
                 question_id=query,
                 question=known.text,
                 passages=tuple(Passage((texts or {}).get(document, ""), document) for document in documents),
-                references=said.references or known.references,
+                references=outcome.texts("references") or known.references,
                 relevance=tuple(max(0.0, grades.get(document, 0.0)) for document in documents),
                 ideal=tuple(sorted((max(0.0, grade) for grade in grades.values()), reverse=True)),
-                answer=said.answer,
-                outcome=said.value,
+                answer=outcome.text("answer", default="") or None,
+                outcome=outcome_of(outcome),
                 sub_questions=known.sub_questions,
             )
     if not met:
-        raise InvalidInput(
-            str(path), "no query in common", "runs and judgements of the same queries; compare their ids"
-        )
+        allowed = "runs and judgements of the same queries; compare their ids"
+        raise InvalidInput(str(path), "no query in common", allowed)
 
 
 def run_files(path: Path) -> list[Path]:
@@ -138,18 +150,6 @@ def read_run(file: Path) -> dict[str, list[str]]:
     }
 
 
-def read_outcomes(path: Path) -> dict[tuple[str, str], Outcome]:
-    """Returns the outcome of each ranking; empty where there is no such file."""
-    if not path.exists():
-        return {}
-    return {
-        (fields.text("question_id"), fields.text("run")): Outcome(
-            outcome_of(fields), fields.text("answer", default="") or None, fields.texts("references")
-        )
-        for fields in json_lines(path)
-    }
-
-
 def outcome_of(fields: Fields) -> float | None:
     """Returns the outcome as a number: a number itself, or one of the words of `OUTCOMES`."""
     value = fields.data.get("outcome")
@@ -170,35 +170,3 @@ def _number(file: Path, number: int, line: str, text: str) -> float:
 
 def _wrong(file: Path, number: int, line: str, allowed: str) -> InvalidInput:
     return InvalidInput(f"{file}, line {number}", line.strip()[:60], allowed)
-
-
-def read_beir(path: Path, k: int) -> Iterator[Context]:
-    """Yields the contexts of all systems in a BEIR folder, with the texts of their documents."""
-    wanted = {
-        document
-        for file in run_files(path)
-        for documents in read_run(file).values()
-        for document in documents[:k]
-    }
-    questions = {
-        fields.text("_id"): Question(fields.text("text"), fields.texts("references", "answers"))
-        for fields in json_lines(path / QUERIES)
-    }
-    texts = dict[str, str]()
-    for fields in json_lines(path / CORPUS):
-        if (document := fields.text("_id")) in wanted:
-            title, text = fields.text("title", default=""), fields.text("text", default="")
-            texts[document] = f"{title}\n{text}".strip()
-    yield from ranked_contexts(path, k, read_qrels(qrel_files(path)), questions, texts)
-
-
-def read_trec(path: Path, k: int) -> Iterator[Context]:
-    """Yields the contexts of all systems in a TREC folder, without texts: only rank measures can be computed."""
-    questions: dict[str, Question] = {}
-    if (topics := path / "topics.tsv").exists():
-        for number, line in lines_of(topics):
-            query, tab, text = line.strip().partition("\t")
-            if not tab:
-                raise _wrong(topics, number, line, "`query`, a tab and its text")
-            questions[query] = Question(text.strip())
-    yield from ranked_contexts(path, k, read_qrels(qrel_files(path)), questions)

@@ -58,24 +58,24 @@ class _Contexts:
         for at, one in enumerate(scored):
             utilities = one.of_passages("utility")
             if one.context.outcome is not None and "udcg" in one.values and None not in utilities:
-                known.append((at, one.context, [float(value) for value in utilities if value is not None]))
+                known.append((at, one.context, [value for value in utilities if value is not None]))
         self.rows = np.array([at for at, _, _ in known], dtype=np.intp)
         self.outcome = np.array([context.outcome for _, context, _ in known], dtype=np.float64)
-        names = [context.question_id for _, context, _ in known]
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        self.question = np.array([numbers[name] for name in names], dtype=np.intp)
-        self.places = np.array(
-            [context.k or len(utilities) or 1 for _, context, utilities in known], dtype=np.intp
+        numbers: dict[str, int] = {}
+        self.question = np.array(
+            [numbers.setdefault(context.question_id, len(numbers)) for _, context, _ in known], dtype=np.intp
         )
-        widest = int(self.places.max(initial=0))
-        self.utilities = np.array([[*found, *[0.0] * (widest - len(found))] for _, _, found in known])
-        self.varied = np.array([name in _varied(names, self.outcome) for name in names], dtype=bool)
-
-    def of_one_length(self) -> tuple[int, Booleans]:
-        """Returns the commonest number of places, and which contexts have it."""
+        self.places = np.array([context.k or len(found) or 1 for _, context, found in known], dtype=np.intp)
+        self.utilities = np.zeros((len(known), int(self.places.max(initial=0))))
+        for row, (_, _, found) in enumerate(known):
+            self.utilities[row, : len(found)] = found
+        self.differing = sorted(varied(self.question, self.outcome))
+        """The questions whose contexts have different outcomes."""
+        self.varied = np.isin(self.question, self.differing)
         counts = Counter(self.places[self.varied].tolist())
-        length = max(counts, key=lambda one: (counts[one], one), default=0)
-        return length, self.places == length
+        self.length = max(counts, key=lambda one: (counts[one], one), default=0)
+        """The commonest number of places."""
+        self.same = self.places == self.length
 
     def gamma(self, chosen: Booleans) -> float:
         """Returns the weight of harm that orders most pairs of these contexts, every question counting alike; among
@@ -88,10 +88,11 @@ class _Contexts:
         best = np.flatnonzero(rightly >= rightly.max() - _TOLERANCE)
         return float(min(_GAMMAS[best], key=lambda one: abs(one - GAMMA)))
 
-    def theta(self, chosen: Booleans, length: int) -> LearnedUdcg:
-        """Returns the weights by place that are learnt from these contexts, all of one length."""
-        rows = chosen & self.varied
-        return LearnedUdcg(length).fit(self.utilities[rows, :length], self.outcome[rows], self.question[rows])
+    def theta(self, chosen: Booleans) -> LearnedUdcg:
+        """Returns the weights by place that are learnt from those of these contexts that have the commonest length."""
+        rows = chosen & self.varied & self.same
+        utilities = self.utilities[rows, : self.length]
+        return LearnedUdcg(self.length).fit(utilities, self.outcome[rows], self.question[rows])
 
     def udcg(self, chosen: Booleans, gamma: float) -> list[float]:
         """Returns UDCG of these contexts."""
@@ -105,14 +106,13 @@ def held_out_values(scored: Sequence[Scored]) -> dict[str, Floats]:
     Empty where fewer than `FEW` questions with known utilities have contexts with different outcomes.
     """
     contexts = _Contexts(scored)
-    varied = sorted(_varied(contexts.question, contexts.outcome))
-    if len(varied) < FEW:
+    if len(contexts.differing) < FEW:
         return {}
-    length, same = contexts.of_one_length()
-    learnt_from = sorted(_varied(contexts.question[same], contexts.outcome[same]))
+    same = contexts.same
+    learnt_from = sorted(varied(contexts.question[same], contexts.outcome[same]))
     learnable = len(learnt_from) >= FEW
     # Each part is left with as many questions to learn from as there can be.
-    order = {question: at for at, question in enumerate(learnt_from if learnable else varied)}
+    order = {question: at for at, question in enumerate(learnt_from if learnable else contexts.differing)}
     part = np.array([order.get(question, question) % FEW for question in contexts.question])
     names = (FITTED_GAMMA, LEARNED) if learnable else (FITTED_GAMMA,)
     columns = {name: np.full(len(scored), np.nan) for name in names}
@@ -120,33 +120,33 @@ def held_out_values(scored: Sequence[Scored]) -> dict[str, Floats]:
         here, others = part == number, part != number
         columns[FITTED_GAMMA][contexts.rows[here]] = contexts.udcg(here, contexts.gamma(others))
         if learnable:
-            theta = contexts.theta(others & same, length)
-            columns[LEARNED][contexts.rows[here & same]] = theta(contexts.utilities[here & same, :length])
+            utilities = contexts.utilities[here & same, : contexts.length]
+            columns[LEARNED][contexts.rows[here & same]] = contexts.theta(others)(utilities)
     return columns
 
 
 def fit_udcg(scored: Sequence[Scored], engine: str = "", judge: str = "", *, seed: int = 0) -> UdcgFit:
     """Returns the γ and the weights by place that are fitted on all contexts, and their worth on held-out questions."""
     contexts = _Contexts(scored)
-    varied = len(np.unique(contexts.question[contexts.varied]))
     fitted = held_out_values(scored)
     if not fitted:
         raise CalibrationError(
-            f"{varied} questions have contexts with known utilities and different outcomes; to fit UDCG at least {FEW} "
-            "are needed: give several contexts a question, some that lead to the right answer and some that do not"
+            f"{len(contexts.differing)} questions have contexts with known utilities and different outcomes; to fit "
+            f"UDCG at least {FEW} are needed: give several contexts a question, some that lead to the right answer and "
+            "some that do not"
         )
     everywhere = np.ones(len(contexts.rows), dtype=bool)
-    length, same = contexts.of_one_length()
-    theta = contexts.theta(same, length).to_dict() if LEARNED in fitted else None
-    usual = np.full(len(scored), np.nan)
+    usual, outcome = np.full(len(scored), np.nan), np.full(len(scored), np.nan)
     usual[contexts.rows] = contexts.udcg(everywhere, GAMMA)
-    outcome = np.full(len(scored), np.nan)
     outcome[contexts.rows] = contexts.outcome
     groups = [one.context.question_id for one in scored]
     return UdcgFit(
-        utility={"gamma": contexts.gamma(everywhere), "theta": theta},
+        utility={
+            "gamma": contexts.gamma(everywhere),
+            "theta": contexts.theta(everywhere).to_dict() if LEARNED in fitted else None,
+        },
         contexts=len(contexts.rows),
-        questions=varied,
+        questions=len(contexts.differing),
         held_out={
             name: correlate(values, outcome, "somers_d", groups, seed=seed, flat=0.0)
             for name, values in {UDCG: usual, **fitted}.items()
@@ -160,7 +160,7 @@ def fit_udcg(scored: Sequence[Scored], engine: str = "", judge: str = "", *, see
     )
 
 
-def _varied(questions: Sequence[Any] | Integers, outcome: Floats) -> set[Any]:
+def varied(questions: Sequence[Any] | Integers, outcome: Floats) -> set[Any]:
     """Returns the questions whose contexts have different outcomes."""
     found: dict[Any, set[float]] = {}
     for question, value in zip(questions, outcome, strict=True):
