@@ -66,8 +66,6 @@ class FakeModel:
         if path == "/v1/chat/completions":
             return self._chat(request.json)
         if self.face == "vllm":
-            if path == "/version":
-                return Reply({"version": "0.0-fake"})
             if path == "/tokenize":
                 return self._tokenize(request.json)
             if path == "/detokenize":

@@ -191,8 +191,9 @@ def spelled(label: str, first: Sequence[Token]) -> Token | None:
     return max(whole or begun, key=lambda token: token.logprob, default=None)
 
 
-async def accepted(client: HttpClient, model: str, dialect: Dialect) -> tuple[Dialect, list[Choice]]:
-    """Asks the plain question without each parameter that the server refuses, until it answers."""
+async def accepted(client: HttpClient, model: str, dialect: Dialect) -> tuple[Dialect, bool]:
+    """Asks the plain question without each parameter that the server refuses, until it answers; returns what it takes,
+    and whether its model thought first."""
     while True:
         n = 2 if dialect.many else 1
         try:
@@ -205,7 +206,7 @@ async def accepted(client: HttpClient, model: str, dialect: Dialect) -> tuple[Di
             dialect = replace(dialect, many=False)
         if not choices[0].first:
             dialect = replace(dialect, top=0)
-        return dialect, choices
+        return dialect, any(choice.thought for choice in choices)
 
 
 async def collides(client: HttpClient, model: str, dialect: Dialect) -> bool:

@@ -9,7 +9,6 @@ Ollama, LM Studio, and vLLM models that think first.
 from __future__ import annotations
 
 import hashlib
-import math
 import sys
 import time
 from collections.abc import Coroutine, Sequence
@@ -18,7 +17,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ragguard.engines.base import EngineInfo, Prompt, Sample
-from ragguard.engines.chat_frames import LETTERS, SWITCH_OFF
+from ragguard.engines.chat_frames import SWITCH_OFF
 from ragguard.engines.http.chat import (
     LABEL_TOKENS,
     Choice,
@@ -29,12 +28,10 @@ from ragguard.engines.http.chat import (
     estimated,
     listed,
     names_choices,
-    spelled,
 )
 from ragguard.engines.http.http_client import HttpClient, ServedModel
 from ragguard.engines.labels import ABSTENTION, LabelRequest
 from ragguard.engines.requests import DrawRequest, Reply, Request, Value, samples_value
-from ragguard.engines.token_model import ENOUGH_MASS, weak_letters
 from ragguard.engines.truncation import asked_shorter
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
@@ -56,12 +53,11 @@ _SWITCHES = (
 async def look_at_chat(client: HttpClient, served: ServedModel, notes: Sequence[str] = ()) -> ChatModel:
     """Finds out what a server takes and shows, and whether its model thinks first. `notes` are put before its own."""
     said = [*notes, *([served.note] if served.note else [])]
-    dialect, choices = await accepted(client, served.id, Dialect())
-    thinks = any(choice.thought for choice in choices)
+    dialect, thinks = await accepted(client, served.id, Dialect())
     for switch in _SWITCHES if thinks else ():
-        silent, found = await accepted(client, served.id, replace(dialect, extras=switch))
-        if silent.extras and not any(choice.thought for choice in found):
-            dialect, choices, thinks = silent, found, False
+        silent, still_thinks = await accepted(client, served.id, replace(dialect, extras=switch))
+        if silent.extras and not still_thinks:
+            dialect, thinks = silent, False
             said.append(f"the model thinks first: switched off by {', '.join(switch)}")
             break
     if thinks:
@@ -79,10 +75,6 @@ async def look_at_chat(client: HttpClient, served: ServedModel, notes: Sequence[
             f"the server shows the {dialect.top} likeliest tokens: a label outside them has only an upper bound; "
             "vLLM gives exact values"
         )
-        first = choices[0].first
-        mass = sum(math.exp(token.logprob) for token in (spelled(x, first) for x in LETTERS) if token)
-        if mass < ENOUGH_MASS:
-            said.append(weak_letters(mass))
         is_ambiguous = await collides(client, served.id, dialect)
         if is_ambiguous:
             said.append(

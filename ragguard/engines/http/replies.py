@@ -6,9 +6,7 @@ import json
 import os
 import re
 import ssl
-import time
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import httpx
@@ -173,16 +171,11 @@ def message(answer: Any) -> str:
 
 
 def _retry_after(headers: httpx.Headers) -> float | None:
-    """Returns the seconds in `retry-after-ms`, or in `Retry-After`, which holds seconds or a date."""
-    given = headers.get("retry-after", "")
-    try:
-        if "retry-after-ms" in headers:
-            return max(0.0, float(headers["retry-after-ms"]) / 1000)
-        if re.fullmatch(r"\s*\d+(\.\d+)?\s*", given):
-            return float(given)
-        return max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
-    except (ValueError, TypeError):
-        return None
+    """Returns the seconds in `retry-after-ms` or `Retry-After`; a date there is not read."""
+    for name, a_second in (("retry-after-ms", 1000), ("retry-after", 1)):
+        if re.fullmatch(r"\s*\d+(\.\d+)?\s*", headers.get(name, "")):
+            return float(headers[name]) / a_second
+    return None
 
 
 def broken(what: str, error: Exception) -> EngineError:

@@ -33,28 +33,24 @@ _SEEDS = 2**62
 
 async def look_at_vllm(client: HttpClient, served: ServedModel) -> ProfiledModel:
     """Learns the chat template of a model on a vLLM server, and finds out what the model is."""
-    try:
-        version = str(optional(await client.get("/version", root=True), str, "version") or "")
-    except (EngineRejected, EngineProtocolError):
-        version = ""
     templates = Templates(client, served.id)
     await templates.learn()
-    return await find_out(VllmModel(client, served, version, templates))
+    return await find_out(VllmModel(client, served, templates))
 
 
 class VllmModel:
     """A model on a vLLM server, asked for completions in the form that the server takes."""
 
-    def __init__(self, client: HttpClient, served: ServedModel, version: str, templates: Templates) -> None:
+    def __init__(self, client: HttpClient, served: ServedModel, templates: Templates) -> None:
         self.tokens = templates
-        self._client, self._served, self._version = client, served, version
+        self._client, self._served = client, served
         self._url = f"{client.address.base}/completions"
         self._takes_priority = True
         self._texts: dict[tuple[int, ...], str | None] = {(): ""}
 
     async def report(self, question: Prompt, letters: Sequence[int]) -> EngineInfo:
         """Finds out which of the features that only vLLM has this server takes, one at a time."""
-        notes = [f"vLLM {self._version}" if self._version else "vLLM of an unknown version"]
+        capabilities, notes = EXACT_CAPABILITIES, [self._served.note] if self._served.note else []
         (rendered,) = await self.tokens.render([question])
         try:
             await self._label_logprobs([rendered], letters, LabelRequest((question,), ()))
@@ -62,10 +58,9 @@ class VllmModel:
             raise EngineRejected(
                 f"{error}; a newer vLLM gives the exact probability of each label"
             ) from error
-        capabilities = set(EXACT_CAPABILITIES)
         try:
             await self.first_words(question, priority=1)
-            capabilities.add("priority")
+            capabilities |= {"priority"}
         except EngineRejected:
             self._takes_priority = False
             notes.append("priorities are ignored; start the server with --scheduling-policy priority")
@@ -75,7 +70,7 @@ class VllmModel:
             fingerprint=self._served.root,
             context=self._served.context,
             location=self._client.address.base,
-            capabilities=frozenset(capabilities),
+            capabilities=capabilities,
             notes=tuple(notes),
         )
 

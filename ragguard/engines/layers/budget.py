@@ -88,7 +88,7 @@ class Account:
         if not isinstance(price, Price | None) or (money is not None and price is None):
             raise InvalidInput("price", price, "Price(prompt=…, output=…) per million tokens, to limit money")
         self._price = price or Price(0.0, 0.0)
-        self._requests = self._prompt_tokens = self._output_tokens = 0
+        self._used = Usage()
         self._lock = PerProcess(threading.Lock)
 
     @classmethod
@@ -104,8 +104,9 @@ class Account:
     @property
     def spent(self) -> Spent:
         """The amounts that were spent so far; `money` by the given price."""
-        money = self._price.of(self._prompt_tokens, self._output_tokens)
-        return Spent(self._requests, self._prompt_tokens + self._output_tokens, money)
+        used = self._used
+        money = self._price.of(used.prompt_tokens, used.output_tokens)
+        return Spent(used.requests, used.prompt_tokens + used.output_tokens, money)
 
     @contextmanager
     def calling(self, requests: int = 1) -> Iterator[CountedCall]:
@@ -131,14 +132,12 @@ class Account:
                         f"not sent: {amount:,.6g} of {limit:,.6g} {name} are spent: raise the budget's `{name}`, or "
                         "ask for less"
                     )
-            self._requests += 1
+            self._used += Usage(requests=1)
 
-    def count(self, requests: int, prompt_tokens: int, output_tokens: int) -> None:
+    def count(self, usage: Usage) -> None:
         """Counts what was spent."""
         with self._lock.get():
-            self._requests += requests
-            self._prompt_tokens += prompt_tokens
-            self._output_tokens += output_tokens
+            self._used += usage
 
 
 @dataclass(eq=False, slots=True)
@@ -153,11 +152,12 @@ class CountedCall:
     def settle(self, usage: Usage, unreported: int) -> None:
         """Counts the part of a call's usage that is not counted yet: `unreported` tokens where it reports none."""
         prompt, output, known = usage.prompt_tokens, usage.output_tokens, self.usage
-        self.account.count(
-            max(0, usage.requests - known.requests),
-            max(0, (prompt if prompt or output else unreported) - known.prompt_tokens),
-            max(0, output - known.output_tokens),
+        left = Usage(
+            requests=max(0, usage.requests - known.requests),
+            prompt_tokens=max(0, (prompt if prompt or output else unreported) - known.prompt_tokens),
+            output_tokens=max(0, output - known.output_tokens),
         )
+        self.account.count(left)
 
 
 _call: ContextVar[CountedCall | None] = ContextVar("ragguard_call", default=None)
@@ -176,8 +176,9 @@ def count_request() -> None:
 def count_reply(usage: Usage) -> None:
     """Counts the tokens that a server's reply reports, if its call has a budget."""
     if (call := _call.get()) is not None:
-        call.usage += replace(usage, requests=0)
-        call.account.count(0, usage.prompt_tokens, usage.output_tokens)
+        tokens = replace(usage, requests=0)
+        call.usage += tokens
+        call.account.count(tokens)
 
 
 class Budget(Layer):

@@ -38,7 +38,7 @@ async def test_all_prompts_go_out_in_one_request():
     assert probs.exact
     assert np.allclose(probs.p, [0.1, 0.6, 0.2])
     assert "exact_labels" in info.capabilities
-    assert info.notes == ("vLLM 0.0-fake",)
+    assert info.notes == ()
 
 
 async def test_more_than_a_server_should_get_at_once_is_split():
