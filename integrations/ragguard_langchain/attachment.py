@@ -12,27 +12,24 @@ retriever.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager, CallbackManager, Callbacks
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
 
+from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import Locate, Tools
-from ragguard_langchain.callback import RagGuardCallback
-
-if TYPE_CHECKING:
-    from ragguard import RagGuard
-from collections.abc import Mapping
-from typing import Any
-
-from langchain_core.callbacks import BaseCallbackManager, CallbackManager, Callbacks
-from langchain_core.runnables.config import ensure_config, var_child_runnable_config
-
 from ragguard.capture.pipeline_run import TOOL_CALL
 from ragguard.capture.plain_steps import CurrentCall, frameworks
 from ragguard_langchain.call_tree import CallTree
-from ragguard_langchain.open_calls import OpenCall, VerdictReport
+from ragguard_langchain.callback import RagGuardCallback
+from ragguard_langchain.open_calls import OpenCall
+
+if TYPE_CHECKING:
+    from ragguard import RagGuard
 
 
 class _Attachment:
@@ -119,9 +116,9 @@ def _call(tree: CallTree, open_call: OpenCall, metadata: Mapping[str, Any]) -> C
     )  # fmt: skip
 
 
-def report(verdict: VerdictReport, callbacks: Callbacks | None) -> None:
-    """Reports the verdict to each handler that captures the surrounding call: the call that `callbacks` belong to,
-    or the current call where they are None.
+def report(verdict: Verdict, query: str, callbacks: Callbacks | None, tool_call: str = "") -> None:
+    """Reports a guard's verdict to each handler that captures the surrounding call: the call that `callbacks` belong
+    to, or the current call where they are None. `tool_call` is the id of the tool call whose result was judged.
 
     Nothing is dispatched as an event, so that other handlers and event streams of the application see nothing of it.
     """
@@ -131,7 +128,7 @@ def report(verdict: VerdictReport, callbacks: Callbacks | None) -> None:
     for handler in manager.handlers:
         if isinstance(handler, RagGuardCallback) and handler.tree not in trees:  # it may be attached twice
             trees.append(handler.tree)
-            handler.guard_decided(verdict, manager.parent_run_id)
+            handler.guard_decided(manager.parent_run_id, verdict, query, tool_call)
 
 
 frameworks["langchain"] = current_call

@@ -11,8 +11,9 @@ import weakref
 from asyncio import Task
 from collections.abc import Mapping
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
+from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.enclosing import is_paused, trace_context
 from ragguard.capture.handle import current_handle, innermost
@@ -20,7 +21,7 @@ from ragguard.capture.pipeline_run import RESUME, RUN_ID, RUN_KEYS
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Status
 from ragguard_langchain.messages import KEYS, NOTHING, Answer, Metadata, texts_in
-from ragguard_langchain.open_calls import OpenCall, VerdictReport
+from ragguard_langchain.open_calls import OpenCall, add_decision
 from ragguard_langchain.tree_runs import BareRetrieval, TreeRun
 
 LIMIT = 65_536
@@ -183,14 +184,14 @@ class CallTree:
         if run_id := self.run_of_model(parent_id, asked=False):
             self.recorder.model_replied(run_id, key, reply, texts_in)
 
-    def guard_decided(self, parent_id: UUID | None, report: VerdictReport) -> None:
+    def guard_decided(self, parent_id: UUID | None, verdict: Verdict, query: str, tool_call: str) -> None:
         """Records a guard's decision that was made in the call with this id, or in plain code inside a run."""
+        if not verdict.judged:
+            return
         if (call := self.parent(parent_id)) is not None:
-            call.decided(report)
+            call.decided(verdict, query, tool_call)
         elif (handle := innermost(self.recorder)) is not None:
-            run = TreeRun(self.recorder, uuid4(), "", "", {})
-            run.id, run.owned, run.begun = handle.id, False, True
-            OpenCall(uuid4(), run).decided(report)
+            add_decision(self.recorder, handle.id, verdict, query, tool_call)
 
     def end_root(
         self,

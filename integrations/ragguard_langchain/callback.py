@@ -15,6 +15,7 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 
+from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CaptureOptions, Locate, Tools, located
 from ragguard.capture.enclosing import current_task
 from ragguard.capture.pipeline_run import ToolResult
@@ -33,7 +34,7 @@ from ragguard_langchain.messages import (
     snapshot,
     tool_query,
 )
-from ragguard_langchain.open_calls import OpenCall, VerdictReport, result_of
+from ragguard_langchain.open_calls import OpenCall, result_of
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import BareRetrieval
 
@@ -242,9 +243,9 @@ class RagGuardCallback(BaseCallbackHandler):
         self.tree.model_replied(parent_run_id, run_id, response.generations)
 
     @never_raises
-    def guard_decided(self, report: VerdictReport, run_id: UUID | None) -> None:
+    def guard_decided(self, run_id: UUID | None, verdict: Verdict, query: str, tool_call: str) -> None:
         """Records a guard's decision that was made inside the call with this id; LangChain has no event for it."""
-        self.tree.guard_decided(run_id, report)
+        self.tree.guard_decided(run_id, verdict, query, tool_call)
 
     def _question(self, inputs: Any) -> str:
         """Returns the question in the input of the outermost call."""

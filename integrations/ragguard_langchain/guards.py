@@ -20,7 +20,6 @@ from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
 from ragguard_langchain.attachment import report
 from ragguard_langchain.messages import K, snapshot, unpacked
-from ragguard_langchain.open_calls import VerdictReport
 
 
 class DistractorFilter(BaseDocumentCompressor):
@@ -51,7 +50,7 @@ class DistractorFilter(BaseDocumentCompressor):
         if not documents:
             return documents
         verdict = pruned(self.guard, query, unpacked(snapshot(documents)))
-        report(VerdictReport(verdict, query), callbacks)
+        report(verdict, query, callbacks)
         return verdict.decision.of(documents)
 
     async def acompress_documents(
@@ -61,7 +60,7 @@ class DistractorFilter(BaseDocumentCompressor):
         if not documents:
             return documents
         verdict = await apruned(self.guard, query, unpacked(snapshot(documents)))
-        report(VerdictReport(verdict, query), callbacks)
+        report(verdict, query, callbacks)
         return verdict.decision.of(documents)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -28,7 +27,6 @@ from ragguard.guard.items import apruned, checked, pruned
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard_langchain.attachment import report
 from ragguard_langchain.messages import snapshot, tool_message, tool_query, tool_text, unpacked
-from ragguard_langchain.open_calls import VerdictReport
 
 Result: TypeAlias = ToolMessage | Command[Any]
 
@@ -115,25 +113,23 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]
     ) -> Result:
         """Runs the tool, then the guard."""
-        started_ns = time.time_ns()
         with inner_retrievals() as inner:
             result = handler(request)
         if not (documents := self._found(request, result, inner)):
             return result
         verdict = pruned(self._guard, _query(request), unpacked(snapshot(documents)))
-        return self._judged(request, result, verdict, started_ns)
+        return self._judged(request, result, verdict)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
     ) -> Result:
         """Runs the tool, then the guard."""
-        started_ns = time.time_ns()
         with inner_retrievals() as inner:
             result = await handler(request)
         if not (documents := self._found(request, result, inner)):
             return result
         verdict = await apruned(self._guard, _query(request), unpacked(snapshot(documents)))
-        return self._judged(request, result, verdict, started_ns)
+        return self._judged(request, result, verdict)
 
     def _found(
         self, request: ToolCallRequest, result: Result, inner: InnerRetrievals
@@ -179,15 +175,12 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
             f"(tools={{{tool!r}: paragraphs}}); if it does not, tools={{{tool!r}: None}} says so.",
         )
 
-    def _judged(self, request: ToolCallRequest, result: Result, verdict: Verdict, started_ns: int) -> Result:
+    def _judged(self, request: ToolCallRequest, result: Result, verdict: Verdict) -> Result:
         """Reports the verdict, and returns the result without the dropped passages; the very same result where none
         was dropped."""
         call, config = request.tool_call, getattr(request.runtime, "config", None) or {}
-        about = VerdictReport(
-            verdict, _query(request), str(call.get("name") or ""), str(call.get("id") or ""), started_ns=started_ns,
-            metadata=config.get("metadata"),
-        )  # fmt: skip
-        report(about, config.get("callbacks"))  # None where other code called the tool
+        # None where other code called the tool
+        report(verdict, _query(request), config.get("callbacks"), str(call.get("id") or ""))
         message, gone = tool_message(result), {drop.position for drop in verdict.decision.dropped}
         if not gone or message is None:
             return result

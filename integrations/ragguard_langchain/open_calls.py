@@ -10,35 +10,21 @@ import time
 import weakref
 from asyncio import Task
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.events import TurnKey
 from ragguard.capture.pipeline_run import TOOL_CALL, ToolEnd, ToolResult, guard_decided, tool_ended
+from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.splitters import Splitter
 from ragguard.records import Decision, Passage, TraceContext
+from ragguard.runtime.faults import NOTICES
 from ragguard_langchain.messages import Metadata, block_texts, snapshot, tool_message, tool_text, unpacked
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import TreeRun
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class VerdictReport:
-    """A guard's verdict, with the query and the tool call whose result was judged."""
-
-    verdict: Verdict
-    query: str
-    tool: str = ""
-    """The name of the tool whose result was judged; empty where no tool's result was."""
-    call: str = ""
-    """The id of the tool call whose result was judged."""
-    started_ns: int = 0
-    """The time at which the tool call began, in nanoseconds since 1970."""
-    metadata: Metadata = None
-    """The node of the graph and the agent in whose call the tool's result was judged."""
 
 
 class OpenCall:
@@ -94,13 +80,13 @@ class OpenCall:
         """Puts the call into a branch of a group of parallel calls inside another call."""
         self.turn = (*around.turn, ((around.id, group), id))
 
-    def is_tool(self, name: str, query: str, call_id: str, metadata: Metadata, started_ns: int = 0) -> None:
+    def is_tool(self, name: str, query: str, call_id: str, metadata: Metadata) -> None:
         """Makes this call one of a tool, in which the calls below it are."""
         self.outer_tool, self.tool_call, self.tool = self.tool_call, self, name
         self.query, self.call_id, self.metadata = query, call_id, metadata
         self.steps: list[str] = []
         """The steps made in this call of a tool and in those inside of it."""
-        self.started_ns = started_ns or time.time_ns()
+        self.started_ns = time.time_ns()
 
     def note_step(self, step_id: str) -> None:
         """Remembers a step in the calls of tools that it was made in."""
@@ -195,24 +181,24 @@ class OpenCall:
         if self.is_step:
             self.note_step(self.step_id)
 
-    def decided(self, report: VerdictReport) -> None:
+    def decided(self, verdict: Verdict, query: str, tool_call: str) -> None:
         """Records a guard's decision that was made in this call: it is about the retrieval around the call, else about
-        retrievals that have ended. Passages of no known retrieval become a step of their own."""
-        run, verdict = self.run, report.verdict
-        if not verdict.judged:
-            return
+        retrievals that have ended."""
         if self.step_id:
-            run.verdicts.setdefault(self.step_id, []).append(verdict)
-        elif not guard_decided(run.recorder, run.id, verdict, query=report.query, tool_call=report.call):
-            call = OpenCall(uuid4(), run, self)
-            if report.tool:
-                call.is_tool(report.tool, report.query, report.call, report.metadata)
-                call.branch(self, ("calls", self.messages), call.id)
-            started_ns = report.started_ns or verdict.decision.started_ns
-            call.begin_step(report.query, "", report.metadata, started_ns=started_ns)
-            run.recorder.step_ended(
-                call.step_id, verdict.decision.kept, candidates=verdict.judged, decision=verdict.decision
-            )
+            self.run.verdicts.setdefault(self.step_id, []).append(verdict)
+        else:
+            add_decision(self.run.recorder, self.run.id, verdict, query, tool_call)
+
+
+def add_decision(recorder: Recorder, run_id: str, verdict: Verdict, query: str, tool_call: str) -> None:
+    """Adds a guard's decision to the retrievals of a run that it is about; logs once where there are none."""
+    if not guard_decided(recorder, run_id, verdict, query=query, tool_call=tool_call):
+        NOTICES.once(
+            "guard without a step",
+            "a guard has judged passages that no captured retrieval gave, so its decision stands in no step. Where "
+            "a tool gives them as text, declare it for capture as well: RagGuardCallback(rg, tools={NAME: SPLITTER}); "
+            "for a search of your own, call ragguard.retrieved(query, documents). (Logged once)",
+        )
 
 
 def result_of(output: object, *, declared: bool, by_rule: bool = False) -> ToolResult:
