@@ -228,7 +228,7 @@ class RagGuard:
             sub_questions=sub_questions, pool=pool, metadata=metadata,
             written=lambda: services.get().intake.written(),
             not_awaited=lambda: services.get().intake.not_awaited(),
-            feedback=lambda run_id, thumb, note: services.get().on_demand.feedback(run_id, thumb, note),
+            feedback=lambda run_id, thumb, note: services.get().scoring.feedback(run_id, thumb, note),
         )  # fmt: skip
 
     @overload
@@ -246,12 +246,12 @@ class RagGuard:
             dry_run: True returns a Plan of the requests, prompts and tokens that scoring would take, and asks nothing
                 but the few short requests that find out what a server can.
         """
-        on_demand, sampled = self._service.on_demand, not isinstance(run, RunHandle) or run.sampled
+        scoring, sampled = self._service.scoring, not isinstance(run, RunHandle) or run.sampled
         if dry_run:
-            return await on_demand.plan(run) if sampled else Plan()
+            return await scoring.plan(run) if sampled else Plan()
         if not sampled:
             return Scores([])
-        scored = await on_demand.evaluate(run)
+        scored = await scoring.evaluate(run)
         return Scores(scored.scores, scored.failures)
 
     def score_runs(
@@ -267,7 +267,7 @@ class RagGuard:
         whole_number("concurrency", concurrency, 1)
         if not isinstance(runs, Iterable | AsyncIterable):
             raise InvalidInput("runs", runs, "runs that can be iterated")
-        return self._service.on_demand.evaluate_each(runs, concurrency)
+        return self._service.scoring.evaluate_each(runs, concurrency)
 
     async def add_runs(self, runs: Iterable[Run]) -> dict[str, InvalidInput]:
         """Stores runs that were captured elsewhere, to be scored in the background like captured ones; returns the
@@ -279,7 +279,7 @@ class RagGuard:
         Args:
             runs: Whole runs, such as `ragguard.traces.read` or `ragguard.read_runs` give them.
         """
-        return await self._service.add_runs(runs)
+        return await self._service.scoring.add(runs)
 
     def runs(self) -> Runs:
         """Returns the captured runs, the oldest first, as a sequence that reads page by page."""
@@ -306,7 +306,7 @@ class RagGuard:
             thumb: `up` or `down`.
             note: What else there is to say.
         """
-        return self._service.on_demand.feedback(lambda: _id_of(run), thumb, note).result(_WRITTEN_SECONDS)
+        return self._service.scoring.feedback(lambda: _id_of(run), thumb, note).result(_WRITTEN_SECONDS)
 
     def delete(self, run: str | UUID | Run | RunHandle) -> bool:
         """Removes a run, its scores and its texts for good; returns False where there is no such run."""
@@ -375,7 +375,7 @@ class RagGuard:
         await self.aclose()
 
     def _stored_id(self, run: str | UUID | Run | RunHandle) -> str:
-        return self._service.on_demand.stored_id(_id_of(run))
+        return self._service.scoring.redactor.id(_id_of(run))
 
 
 def _id_of(run: str | UUID | Run | RunHandle) -> str:
@@ -390,4 +390,4 @@ def _adviser_of(services: PerProcess[Service]) -> Adviser:
     from ragguard.advice import Adviser
 
     service = services.get()
-    return Adviser(service.on_demand, SCORER, service.settings.scoring.chosen_scorers)
+    return Adviser(service.scoring, SCORER, service.settings.scoring.chosen_scorers)

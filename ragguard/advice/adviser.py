@@ -35,7 +35,7 @@ from ragguard.scorers.contested import Contested
 from ragguard.scorers.models import ADVISING, SCORING
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import View, numbered
-from ragguard.service.on_demand import ScoringOnDemand
+from ragguard.service.run_scoring import RunScoring
 
 AT_ONCE = 48
 """The number of calls that are judged at once at the most."""
@@ -84,7 +84,7 @@ class Adviser:
     """
 
     def __init__(
-        self, asking: ScoringOnDemand, loop: BackgroundLoop, scorers: Iterable[str | Scorer] = ()
+        self, asking: RunScoring, loop: BackgroundLoop, scorers: Iterable[str | Scorer] = ()
     ) -> None:
         """Asks on `loop`. Passages are compared as `scorers` do, so that nothing is asked twice."""
         given = list(scorers)

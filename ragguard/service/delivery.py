@@ -11,9 +11,9 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from ragguard.errors import CircuitOpen, Closed, MissingDependency
+from ragguard.errors import Closed, MissingDependency
 from ragguard.records import ScoredRun
-from ragguard.runtime.circuit_breaker import CircuitBreaker, RetrySchedule
+from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.runtime.faults import NOTICES, Faults, describe, result_or_error
 from ragguard.service.configuration import Configuration
 from ragguard.storage.sqlite.store import Store
@@ -23,10 +23,6 @@ SINK_SECONDS = 30.0
 """The most seconds that a sink may take for one run."""
 MOST_WAITING = 256
 """The most runs that wait for one sink."""
-TIMEOUTS = 3
-"""The number of time-outs in a row after which a sink is left out for a while."""
-_PAUSES = RetrySchedule(first=30.0, longest=600.0, jitter=(1.0, 1.0))
-"""The pauses in which a sink is left out; after each, one run is given to it."""
 _AWAY = RetrySchedule(first=1.0, longest=30.0)
 """The pauses after which a run is given again to a sink whose destination is away."""
 _CAUSE_CHARACTERS = 200
@@ -49,7 +45,7 @@ class Undelivered:
 
 
 class SinkDelivery:
-    """Gives scored runs to one sink, one at a time, and leaves out a sink that keeps timing out."""
+    """Gives scored runs to one sink, one at a time."""
 
     def __init__(self, sink: Sink, store: Store, faults: Faults) -> None:
         self.sink, self.name = sink, getattr(sink, "destination", "") or type(sink).__name__
@@ -65,7 +61,6 @@ class SinkDelivery:
         self._late = False
         """True after a time-out, until the sink takes a run or refuses one in time."""
         self._turn, self._changed = asyncio.Lock(), asyncio.Event()
-        self._circuit = CircuitBreaker(TIMEOUTS, _PAUSES)
 
     async def room(self) -> None:
         """Waits while too many runs wait for the sink. A sink that has just timed out is not waited for: it loses what
@@ -77,14 +72,23 @@ class SinkDelivery:
     async def give(self, scored: ScoredRun) -> None:
         """Gives a run to the sink, after those before it. Never raises; a run that does not arrive is counted."""
         if self._late and self.waiting >= MOST_WAITING:
-            self._lose()
+            self.lost += 1
+            self._store.count("sink_failures")
             return
         self.waiting += 1
         async with self._turn:
             failures = 0
-            while isinstance(await self._try(scored), DestinationAway):
+            while isinstance(
+                error := await self.guarded(lambda: self.sink.submit(scored), SINK_SECONDS), DestinationAway
+            ):
                 failures += 1
                 await asyncio.sleep(_AWAY.wait(failures))
+            self._late = isinstance(error, TimeoutError)
+            if error is None:
+                self.taken += 1
+            else:
+                self.lost += 1
+                self.cause = describe(error)[:_CAUSE_CHARACTERS]
         # A delivery that is cancelled stays counted, so that the report at the end still names its sink.
         self.waiting -= 1
         self._changed.set()
@@ -108,38 +112,6 @@ class SinkDelivery:
             self._faults.note(f"the sink {self.name}", error)
             self._store.count("sink_failures")
         return error
-
-    async def _try(self, scored: ScoredRun) -> BaseException | None:
-        """Gives a run to the sink; returns the error, where it did not take the run."""
-        try:
-            attempt = self._circuit.enter()
-        except CircuitOpen as left_out:
-            self._lose()
-            return left_out
-        error = await self.guarded(lambda: self.sink.submit(scored), SINK_SECONDS)
-        if isinstance(error, DestinationAway):
-            self._circuit.left(attempt)
-            return error
-        if error is None:
-            self.taken += 1
-        else:
-            self.lost += 1
-            self.cause = describe(error)[:_CAUSE_CHARACTERS]
-        self._late = isinstance(error, TimeoutError)
-        if not self._late:
-            self._circuit.succeeded()
-        elif self._circuit.failed(attempt, self.cause, self):
-            NOTICES.warn(
-                f"sink {self.name} left out",
-                f"the sink {self.name} has timed out {TIMEOUTS} times in a row and is left out for "
-                f"{self._circuit.pause:.0f} s, then tried with one run. Runs that it misses are not sent to it later; "
-                "flush() counts them. Check the server that it sends to, or give its requests a time-out",
-            )
-        return error
-
-    def _lose(self) -> None:
-        self.lost += 1
-        self._store.count("sink_failures")
 
 
 class Delivery:

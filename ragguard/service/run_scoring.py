@@ -1,7 +1,8 @@
-"""Scores one run: finds references, asks the scorers, stores the results and delivers them to sinks.
+"""Scores one run, for the worker or for a caller that waits: finds references, asks the scorers, stores the results and
+delivers them to sinks. A caller's run is redacted first and comes ahead of the background.
 
-Failures are data: whatever goes wrong with an engine, a scorer or a user's function ends as a record,
-with another attempt where that may help.
+Failures are data: whatever goes wrong with an engine, a scorer or a user's function ends as a record, with another
+attempt where that may help.
 """
 
 from __future__ import annotations
@@ -9,19 +10,27 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from ragguard.capture.handle import RunHandle
 from ragguard.engines.layers.retry import failure_since
-from ragguard.errors import EngineError, PromptTooLong, UnfitText
-from ragguard.records import Failure, Run, Score, ScoredRun
+from ragguard.errors import EngineError, InvalidInput, PromptTooLong, RagguardError, UnfitText
+from ragguard.records import FEEDBACK, Failure, Run, Score, ScoredRun
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES, describe
+from ragguard.runtime.limiter import bounded
 from ragguard.runtime.per_process import PerProcess
+from ragguard.runtime.threads import BackgroundLoop
+from ragguard.schema import checked_run
 from ragguard.scorers.evaluation import evaluate, find_references
-from ragguard.scorers.pipeline import Identity, ScoringPipeline
+from ragguard.scorers.models import DEMANDED
+from ragguard.scorers.pipeline import Identity, Inquiry, ScoringPipeline
+from ragguard.scorers.plan import Plan
+from ragguard.scorers.view import View
 from ragguard.service.batches import Redactor
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
@@ -51,9 +60,13 @@ class RunScoring:
         pipeline: PerProcess[ScoringPipeline],
         delivery: Delivery,
         redactor: Redactor,
+        loop: BackgroundLoop,
     ) -> None:
         self.settings, self.store, self.writer = settings, store, writer
         self.pipeline, self.delivery, self.redactor = pipeline, delivery, redactor
+        self._loop = loop
+        self.wake: Callable[[], object] = lambda: None
+        """Has the worker look for runs that are due."""
         self.progress = threading.Condition()
         """Notified when a run was scored or released."""
         self.cause_retrying = self.cause_failed = ""
@@ -88,7 +101,115 @@ class RunScoring:
         with self.progress:
             self.progress.notify_all()
 
-    async def bring_up_to_date(self, run: Run, priority: int) -> ScoredRun:
+    async def evaluate(self, run: Run | RunHandle) -> ScoredRun:
+        """Scores a run and stores the result; of a captured run that is open, what is known so far, without storing
+        anything."""
+        known = self._record(run)
+
+        async def work() -> ScoredRun:
+            if not isinstance(run, RunHandle):
+                return await self._bring_up_to_date(known)
+            about = await self._captured(run.id, known)
+            if run.closed:
+                return await self._bring_up_to_date(about)
+            return await evaluate(about, self.pipeline.get().results(about, priority=DEMANDED))
+
+        return await self._loop.within(work())
+
+    async def plan(self, run: Run | RunHandle) -> Plan:
+        """Returns the plan of scoring the run as it stands, without asking any model."""
+        known = self._record(run)
+
+        async def work() -> Plan:
+            about = await self._captured(run.id, known) if isinstance(run, RunHandle) else known
+            return await self.pipeline.get().plan(about)
+
+        return await self._loop.within(work())
+
+    async def evaluate_each(
+        self, runs: Iterable[Run] | AsyncIterable[Run], concurrency: int
+    ) -> AsyncGenerator[ScoredRun, None]:
+        """Scores runs, at most `concurrency` at once, and yields each as soon as it is done."""
+
+        async def one(run: Run) -> ScoredRun:
+            try:
+                return await self.evaluate(run)
+            except RagguardError as error:
+                named = run if isinstance(run, Run) else Run()
+                failure = Failure("run", type(error).__name__, str(error), run_id=named.id)
+                return ScoredRun(named, [], [failure])
+
+        async for scored in bounded(runs, one, concurrency):
+            yield scored
+
+    async def add(self, runs: Iterable[Run]) -> dict[str, InvalidInput]:
+        """Stores runs that were captured elsewhere, which are due afterwards; returns the errors of those that were
+        refused, by their ids."""
+        good: list[Run] = []
+        refused: dict[str, InvalidInput] = {}
+        for run in runs:
+            try:
+                good.append(self._record(run))
+            except InvalidInput as error:
+                refused[str(run.id)] = error
+        refused |= await self.written(lambda: self.store.add_due(good))
+        self.wake()
+        return refused
+
+    def feedback(self, run_id: Callable[[], str], thumb: str, note: str) -> Future[bool]:
+        """Keeps what somebody says of a run, behind all that was captured before, and has the run sent once more where
+        it goes to a service; the future says whether the run is there."""
+        if thumb not in ("up", "down"):
+            raise InvalidInput("thumb", thumb, "'up' or 'down'")
+        if not isinstance(note, str):
+            raise InvalidInput("note", note, "a text")
+        said = {FEEDBACK: {"thumb": thumb, "note": "".join(self.redactor.texts([note]) or ())}}
+
+        def keep() -> bool:
+            known = self.store.add_metadata(self.redactor.id(run_id()), said, due=self.settings.forwards)
+            if self.settings.forwards:
+                self.wake()
+            return known
+
+        return self.writer.do(keep)
+
+    async def captured_run(self, run_id: str, known: Run | None) -> Run | None:
+        """Returns a run as it was captured so far, redacted, open or not, with what is `known` of it where the store
+        lacks that; None where nothing of it is kept or known."""
+        if known is not None:
+            return await self._captured(run_id, self._record(known))
+        return await self.written(lambda: self.store.run(self.redactor.id(run_id)))
+
+    async def _captured(self, run_id: str, known: Run) -> Run:
+        run = await self.written(lambda: self.store.run(self.redactor.id(run_id)))
+        if run is None:
+            return known
+        return replace(
+            run,
+            question=run.question or known.question,
+            sub_questions=run.sub_questions if known.sub_questions is None else known.sub_questions,
+            references=run.references if known.references is None else known.references,
+            answer=known.answer or run.answer,
+        )
+
+    def ask_about(
+        self,
+        run: Run,
+        inquiries: Sequence[Inquiry],
+        *,
+        priority: int,
+        deadline: float | None = None,
+        redacted: bool = False,
+    ) -> Coroutine[Any, Any, View]:
+        """Returns a coroutine in which inquiries ask the models about a run, for the scorer's event loop; nothing is
+        stored. With `redacted` the run comes from `captured_run`, and is not redacted again."""
+        about = run if redacted else self._record(run)
+        return self.pipeline.get().inquire(about, inquiries, priority=priority, deadline=deadline)
+
+    def _record(self, run: Run | RunHandle) -> Run:
+        return self.redactor.run(checked_run(run.record() if isinstance(run, RunHandle) else run))
+
+    async def _bring_up_to_date(self, run: Run) -> ScoredRun:
         """Scores a run unless the same settings have scored it already; returns all its scores and failures."""
         while (busy := self._busy.get(run.id)) is not None:
             await busy.wait()
@@ -97,7 +218,7 @@ class RunScoring:
             identity = await self._identity()
             due = await self.written(lambda: self.store.submit(run, _mark(identity)))
             if identity is None or due.score:
-                return await self.attempt(run, due, priority)
+                return await self.attempt(run, due, DEMANDED)
             scores, failures = await self.written(
                 lambda: (self.store.scores(run.id), self.store.failures(run.id))
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Coroutine, Iterable, Set
+from collections.abc import Coroutine, Set
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -18,8 +18,7 @@ from ragguard.capture.declarations import what_to_do
 from ragguard.capture.events import Event
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import WholeRun
-from ragguard.errors import InvalidInput, RagguardError
-from ragguard.records import Run
+from ragguard.errors import RagguardError
 from ragguard.runtime.arguments import seconds_to_wait
 from ragguard.runtime.deadline import now_ns, seconds_left
 from ragguard.runtime.faults import Faults, describe
@@ -30,7 +29,6 @@ from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
 from ragguard.service.flushing import Ending, Report, at_exit, forget
 from ragguard.service.intake import Intake
-from ragguard.service.on_demand import ScoringOnDemand
 from ragguard.service.run_scoring import RunScoring
 from ragguard.service.scoring_worker import LiveScoring, ScoringWorker
 from ragguard.storage.sqlite.ledger import Left
@@ -68,18 +66,13 @@ class Service:
             started=self._started, stored=self._stored, tick=self._tick,
         )  # fmt: skip
         self.delivery = Delivery(settings, self.store, self.faults)
-        self._scoring = RunScoring(
-            settings,
-            self.store,
-            self.intake,
-            pipeline=self.pipeline,
-            delivery=self.delivery,
-            redactor=redactor,
-        )
-        self._live = LiveScoring(self._scoring)
-        self._worker = ScoringWorker(self._scoring, self._live, SCORER, self.faults)
-        send_again = self._worker.wake if settings.forwards else None
-        self.on_demand = ScoringOnDemand(self._scoring, SCORER, send_again)
+        self.scoring = RunScoring(
+            settings, self.store, self.intake, pipeline=self.pipeline, delivery=self.delivery, redactor=redactor,
+            loop=SCORER,
+        )  # fmt: skip
+        self._live = LiveScoring(self.scoring)
+        self._worker = ScoringWorker(self.scoring, self._live, SCORER, self.faults)
+        self.scoring.wake = self._worker.wake
         self._examining: Future[None] | None = None
         """The short examination of engines that nobody examined before."""
         self._closing: Report | None = None
@@ -91,13 +84,6 @@ class Service:
         if self.intake.depth and not self._is_own_thread():
             with suppress(TimeoutError, RagguardError):
                 self.intake.do(lambda: None).result(timeout)
-
-    async def add_runs(self, runs: Iterable[Run]) -> dict[str, InvalidInput]:
-        """Stores runs that were captured elsewhere, to be scored in the background; returns the errors of those that
-        were refused, by their ids."""
-        refused = await self.on_demand.add(runs)
-        self._worker.wake()
-        return refused
 
     def flush(self, timeout: float) -> Report:
         """Waits until everything captured so far is scored, stored and delivered; the report says whether it is."""
@@ -127,12 +113,12 @@ class Service:
                 return False
             if left.next_ns is not None and (left.next_ns - now_ns()) / 1e9 > remaining:
                 return False  # the next attempt comes after the timeout
-            with self._scoring.progress:
-                self._scoring.progress.wait(min(remaining, 0.2))
+            with self.scoring.progress:
+                self.scoring.progress.wait(min(remaining, 0.2))
 
     def _report(self, complete: bool, began: float) -> Report:
         counts, left, captured = self.store.counts, self._left, self.recorder.counts
-        error = self._scoring.failure_since(time.monotonic() - _RECENT_SECONDS)
+        error = self.scoring.failure_since(time.monotonic() - _RECENT_SECONDS)
         report = Report(
             complete,
             captured=counts["runs_captured"],
@@ -156,9 +142,9 @@ class Service:
             delivering=left.undelivered,
             sent_to=self.delivery.sent_to,
             sinks_under_way=self.delivery.under_way(),
-            cause_failed=self._scoring.cause_failed,
+            cause_failed=self.scoring.cause_failed,
             cause_pending="" if error is None else describe(error),
-            cause_retrying=self._scoring.cause_retrying,
+            cause_retrying=self.scoring.cause_retrying,
         )
         lost = report.lost or report.late
         whole = not (lost or report.dropped or report.cut_short or report.degraded)

@@ -11,7 +11,6 @@ from support.runs import a_run, as_events
 from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 
 from ragguard.records import ScoredRun
-from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.runtime.faults import Faults
 from ragguard.service import delivery
 from ragguard.service.configuration import Configuration
@@ -84,34 +83,8 @@ async def test_a_callers_own_run_is_not_held_up_either(make):
     bad, good = GatedSink(), ListSink()
     service = make(bad, good)
     for index in range(10):
-        assert (await service.on_demand.evaluate(a_run(f"r{index}"))).scores
+        assert (await service.scoring.evaluate(a_run(f"r{index}"))).scores
     eventually(lambda: len(good.got) == 10)
-
-
-def test_a_sink_that_keeps_timing_out_is_left_out_for_a_while_and_then_tried_with_one_run(
-    make, monkeypatch, caplog
-):
-    monkeypatch.setattr(delivery, "SINK_SECONDS", 0.02)
-    monkeypatch.setattr(delivery, "_PAUSES", RetrySchedule(first=0.2, longest=0.2, jitter=(1.0, 1.0)))
-    bad, good = GatedSink(), ListSink()
-    service = make(bad, good)
-    capture(service, 30)
-    report = service.flush(20)
-    assert "30 scored runs to GatedSink not delivered (TimeoutError: not done within 0.02 s)" in str(report)
-    assert report.delivering == 0
-    assert service.store.counts["sink_failures"] == 30
-    assert len(good.got) == 30
-    assert bad.begun < 10, "the others were not even tried"
-    assert "the sink GatedSink has timed out 3 times in a row and is left out" in caplog.text
-    bad.gate.set()
-
-    def taken() -> bool:
-        for event in as_events(a_run(f"later {len(good.got)}")):
-            service.intake(event)
-        service.flush(10)
-        return bool(bad.got)
-
-    eventually(taken)
 
 
 def test_a_sink_that_works_but_is_slow_loses_nothing_and_bounds_what_waits(make, monkeypatch):

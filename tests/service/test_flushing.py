@@ -229,7 +229,7 @@ async def test_a_service_that_was_closed_is_not_closed_again(tmp_path):
     from ragguard.service import flushing
 
     service = in_each_process(Configuration(scoring=ScriptedSettings(), store=tmp_path / "s.db")).get()
-    await service.on_demand.evaluate(a_run())
+    await service.scoring.evaluate(a_run())
     assert id(service) in flushing._endings.get()
     service.close(5)
     assert id(service) not in flushing._endings.get()

@@ -479,7 +479,7 @@ async def test_scoring_after_the_end_says_so(make):
     service = make()
     service.close(1)
     with pytest.raises(Closed, match="new RagGuard"):
-        await service.on_demand.evaluate(a_run())
+        await service.scoring.evaluate(a_run())
 
 
 def test_flush_on_the_scorers_own_thread_cannot_wait_and_does_not(make):
@@ -572,10 +572,10 @@ def test_a_fork_in_the_middle_of_work_loses_nothing_of_the_parents(make):
 
 async def test_a_run_is_scored_when_asked_for(make):
     service = make()
-    scored = await service.on_demand.evaluate(a_run())
+    scored = await service.scoring.evaluate(a_run())
     assert list(scored.scores) == scores_of(a_run())
     assert service.store.scores("r1") == scores_of(a_run())
-    again = await service.on_demand.evaluate(a_run())
+    again = await service.scoring.evaluate(a_run())
     assert list(again.scores) == scores_of(a_run())
     assert len(service.scripted.seen) == 1
 
@@ -584,7 +584,7 @@ async def test_asking_while_the_background_is_at_it_asks_the_engine_once(make):
     service = make(ScriptedPipeline(gate=threading.Event()))
     capture(service, a_run())
     assert await asyncio.to_thread(service.scripted.entered.wait, 10)
-    asked = asyncio.ensure_future(service.on_demand.evaluate(a_run()))
+    asked = asyncio.ensure_future(service.scoring.evaluate(a_run()))
     await asyncio.sleep(0)
     service.scripted.gate.set()
     assert list((await asked).scores) == scores_of(a_run())
@@ -593,14 +593,14 @@ async def test_asking_while_the_background_is_at_it_asks_the_engine_once(make):
 
 async def test_asking_for_one_run_many_times_at_once_asks_the_engine_once(make):
     service = make()
-    answers = await asyncio.gather(*(service.on_demand.evaluate(a_run()) for _ in range(8)))
+    answers = await asyncio.gather(*(service.scoring.evaluate(a_run()) for _ in range(8)))
     assert all(list(scored.scores) == scores_of(a_run()) for scored in answers)
     assert len(service.scripted.seen) == 1
 
 
 async def test_cancelling_who_asked_leaves_the_run_to_the_background(make):
     service = make(ScriptedPipeline(gate=threading.Event()))
-    asked = asyncio.ensure_future(service.on_demand.evaluate(a_run()))
+    asked = asyncio.ensure_future(service.scoring.evaluate(a_run()))
     assert await asyncio.to_thread(service.scripted.entered.wait, 10)
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -621,7 +621,7 @@ async def test_many_runs_stream_through_a_few_at_a_time(make):
             yield a_run(f"r{number}")
 
     done = []
-    async for scored in service.on_demand.evaluate_each(runs(), 4):
+    async for scored in service.scoring.evaluate_each(runs(), 4):
         done.append(scored.run.id)
         assert taken - len(done) <= 5
     assert sorted(done) == sorted(f"r{number}" for number in range(60))
@@ -632,11 +632,11 @@ async def test_a_run_that_cannot_be_taken_is_a_failure_in_its_place(make):
     service = make()
     twice = a_run("twice")
     twice.steps[1].id = twice.steps[0].id
-    found = {scored.run.id: scored async for scored in service.on_demand.evaluate_each([a_run(), twice], 2)}
+    found = {scored.run.id: scored async for scored in service.scoring.evaluate_each([a_run(), twice], 2)}
     assert len(found["r1"].scores) == 3
     assert [failure.error for failure in found["twice"].failures] == ["InvalidInput"]
     with pytest.raises(InvalidInput, match="different ids"):
-        await service.on_demand.evaluate(twice)
+        await service.scoring.evaluate(twice)
 
 
 @pytest.mark.parametrize("call", ["flush", "close"])
