@@ -13,8 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ragguard.capture.declarations import fields_of
 from ragguard.capture.pipeline_run import RUN_KEYS
-from ragguard.capture.shapes import ANSWER_NAMES
-from ragguard.capture.snapshot import OwnPassages, passage, passage_of, passages_of, text_of
+from ragguard.capture.snapshot import ANSWER_NAMES, OwnPassages, passage, passage_of, passages_of, text_of
 from ragguard.capture.snapshot import answer_of as json_answer
 from ragguard.records import Passage
 

@@ -18,8 +18,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.shapes import HOLDERS, documents_in, scored
-from ragguard.capture.snapshot import passages_of
+from ragguard.capture.snapshot import HOLDERS, documents_in, is_scored, passages_of
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
@@ -212,7 +211,7 @@ def _documents_in(artifact: object) -> list[Document] | None:
     found = documents_in(artifact)
     if found is None:
         return None
-    documents = [document if (pair := scored(document)) is None else pair.item for document in found]
+    documents = [one[0] if is_scored(one) else one for one in found]
     return documents if all(isinstance(document, Document) for document in documents) else None
 
 

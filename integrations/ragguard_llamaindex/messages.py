@@ -34,7 +34,7 @@ from llama_index.core.workflow import StartEvent, StopEvent
 from pydantic import BaseModel
 
 from ragguard.capture.handle import status_of
-from ragguard.capture.shapes import ANSWER_NAMES
+from ragguard.capture.snapshot import ANSWER_NAMES
 from ragguard.records import Status
 
 REPLIES = (ChatResponse, CompletionResponse)

@@ -20,10 +20,10 @@ from llama_index.core.schema import (
     TextNode,
 )
 
-from ragguard.capture.shapes import node_content
 from ragguard.capture.snapshot import (
     OwnPassages,
     metadata_of,
+    node_content,
     passage,
     passage_of,
     score_of,

@@ -60,7 +60,7 @@ class RunStarted:
     made: Run | Callable[[], Run]
     """The run as it began, or a function that makes it, since a hook need not do that."""
     names: RunNames = UNNAMED
-    """What the run is called, by which the store finds the run that it goes on with."""
+    """The names of the run, by which the store finds the one that it goes on with."""
     run_id: str = ""
     """The run's id, for readers that must not make the run to know it."""
 

@@ -145,12 +145,12 @@ class RunHandle(CurrentCall):
                 RunEnded(self.id, answer=text_of(self.answer)[0] or None, metadata=metadata)
             )
             return
-        self.recorder.run_ended(
-            RunEnded(
-                self.id, self._status, text_of(self.answer)[0] or None, text_of(self.question)[0],
-                self._checked("references"), self._checked("sub_questions"), self._pool(), metadata=metadata,
-            )
+        end = RunEnded(
+            self.id, self._status, answer=text_of(self.answer)[0] or None, question=text_of(self.question)[0],
+            references=self._checked("references"), sub_questions=self._checked("sub_questions"), pool=self._pool(),
+            metadata=metadata,
         )  # fmt: skip
+        self.recorder.run_ended(end)
         if not self._awaits:
             self._not_awaited()
 

@@ -18,8 +18,7 @@ from ragguard.capture.events import RunEnded, RunNames
 from ragguard.capture.handle import innermost
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
-from ragguard.capture.shapes import documents_in
-from ragguard.capture.snapshot import text_in
+from ragguard.capture.snapshot import documents_in, text_in
 from ragguard.capture.splitters import Splitter, json_passages, search_results
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage, Status, TraceContext

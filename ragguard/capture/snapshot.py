@@ -1,7 +1,12 @@
-"""Copies what a retriever returned, at the time of the call: texts by reference, metadata one level deep.
+"""Recognises what a retriever returned and copies it, at the time of the call: texts by reference, metadata one level
+deep. Imports no framework.
 
-Strings cannot change, so a reference to them is a copy. Content of any
-type is recorded as what it is: no function here raises for it or changes it.
+    documents_in(tool_output)    # [Document, …], [] for a retrieval that found nothing, None for anything else
+    passages_of(anything)        # passages, of content of any type, which is recorded as what it is
+
+A document is a Passage, an object with a `page_content` (LangChain), or a node with a `get_content` (LlamaIndex), with
+or without a score. Strings cannot change, so a reference to them is a copy. No function here raises or changes what it
+is given.
 """
 
 from __future__ import annotations
@@ -9,17 +14,27 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import replace
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
+from numbers import Real
 from types import NoneType
-from typing import Any
+from typing import Any, TypeGuard
 
-from ragguard.capture.shapes import HOLDERS, documents_in, held_by, is_document, node_content, node_in, scored
 from ragguard.errors import InvalidInput
 from ragguard.records import CONTENT_KIND, CUT_PASSAGES, GRADE_ERROR, Passage
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard.text.plain import CUT, METADATA, plain
 from ragguard.text.secret_filter import without_secrets
 
+HOLDERS = (
+    "documents", "docs", "source_documents", "nodes", "source_nodes", "passages", "context", "results",
+)  # fmt: skip
+"""Names under which chains, engines and states hold what was retrieved."""
+ANSWER_NAMES = (
+    "answer", "final_answer", "response", "final_response", "output", "result", "text", "generation", "content",
+    "reply", "completion", "summary", "report",
+)  # fmt: skip
+"""Names under which pipelines give their answer, the most usual ones first."""
+_MEDIA = ("image", "audio", "video")
 LOST = "ragguard.metadata"
 """Metadata key that says why the metadata is missing."""
 _TEXTS = ("text", "page_content", "content")
@@ -30,6 +45,91 @@ MOST_PASSAGES = 1_000
 """The most passages of one retrieval: a hook has little time, and an endless iterable would hold it for ever."""
 MOST_ENTRIES = METADATA.breadth - 1
 """The most entries of a mapping that are copied: no more of them are kept."""
+
+
+def documents_in(value: object) -> list[Any] | None:
+    """Returns the retrieved documents in a value, each as it came; None where the value is no retrieval.
+
+    A retrieval is a document, a list of documents, of (document, score) pairs or of lists of them, or what holds such a
+    list: a mapping under a usual name, a response of LlamaIndex. An empty list gives an empty list. Plain texts and
+    mappings are not recognised, since a function may return those for any reason. An iterator is not read.
+    """
+    try:
+        if _is_document(value):
+            return [value]
+        if not isinstance(value, Mapping):
+            return _documents(value if isinstance(value, (list, tuple)) else _held_by(value))
+        for name in HOLDERS:
+            found = _documents(value.get(name))
+            # An empty list is a retrieval that found nothing; but a search of any kind has `results`.
+            if found or (found is not None and name != "results"):
+                return found
+    except Exception:  # noqa: BLE001, S110 - a value of the user's may raise anything when it is read
+        pass
+    return None
+
+
+def _documents(items: object) -> list[Any] | None:
+    """Returns the documents that a list consists of; None for anything else."""
+    if not isinstance(items, (list, tuple)):
+        return None
+    found: list[Any] = []
+    for item in items:
+        inner = [item] if _is_document(item) else _documents(item)
+        if inner is None:
+            return None
+        found += inner
+    return found
+
+
+def _is_document(item: object) -> bool:
+    """True for a Passage, a LangChain document and a LlamaIndex node, also beside a score."""
+    item = item[0] if is_scored(item) else item
+    if isinstance(item, (str, bytes, list, tuple, Mapping)):
+        return False
+    return isinstance(item, Passage) or hasattr(item, "page_content") or _node_in(item) is not None
+
+
+def is_scored(item: object) -> TypeGuard[tuple[Any, Any]]:
+    """True for a pair of anything and a number, such as a document and its score."""
+    return isinstance(item, tuple) and len(item) == 2 and _is_number(item[1]) and not _is_number(item[0])
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _node_in(item: object) -> Any | None:
+    """Returns the LlamaIndex node that an item is, or holds beside a score; None for anything else."""
+    node = getattr(item, "node", None)
+    node = item if node is None else node
+    if callable(getattr(node, "get_content", None)) and hasattr(node, "metadata") and hasattr(node, "id_"):
+        return node
+    return None
+
+
+def node_content(node: Any) -> tuple[str, str]:
+    """Returns a node's text as a model reads it, metadata included, and the kind of content that is no text."""
+    kinds = [kind for kind in _MEDIA if _holds(node, kind)]
+    if kinds and not node.get_content():
+        return "", ", ".join(kinds)
+    text = node.get_content(metadata_mode="llm")
+    return (text, "") if isinstance(text, str) else ("", type(text).__name__)
+
+
+def _held_by(value: object) -> list[Any] | tuple[Any, ...] | None:
+    """Returns the list of nodes that a response of LlamaIndex carries; None for anything else."""
+    for name in ("source_nodes", "nodes"):
+        held = getattr(value, name, None)
+        if isinstance(held, (list, tuple)):
+            return held
+    return None
+
+
+def _holds(node: object, kind: str) -> bool:
+    return any(
+        getattr(node, name, None) for name in (f"{kind}_resource", kind, f"{kind}_path", f"{kind}_url")
+    )
 
 
 class OwnPassages(list[Passage]):
@@ -44,22 +144,14 @@ def passages_of(value: object) -> list[Passage]:
     The value is None, one text, passage, document or node, a (document, score) pair, several of these, or a mapping or
     a response that holds several (`{"documents": [...]}`).
     """
-    if value is None:
-        return []
-    if type(value) is OwnPassages:
-        return list(value)
-    if isinstance(value, (str, bytes, Passage)):
-        return [passage_of(value)]
+    if value is None or type(value) is OwnPassages:
+        return list(value or ())
     try:
-        held = _held(value)
+        items = _items_in(value)
     except Exception:  # noqa: BLE001 - a value of the user's may raise anything when it is read
+        items = None
+    if items is None:
         return [passage_of(value)]
-    if not isinstance(held, Iterable):
-        return [passage_of(value)]
-    return _passages_in(held)
-
-
-def _passages_in(items: Iterable[object]) -> list[Passage]:
     found: list[Passage] = []
     try:
         left = iter(items)
@@ -82,38 +174,28 @@ def _passages_in(items: Iterable[object]) -> list[Passage]:
     return found
 
 
-def _held(value: object) -> object:
+def _items_in(value: object) -> Iterable[object] | None:
     """Returns the items that a value holds, where it holds several; None where the value is one item itself."""
     if isinstance(value, Mapping):
         if any(name in value for name in _TEXTS):
             return None
-        if (rows := _rows(value)) is not None:
-            return rows
+        if isinstance(value.get("ids"), list) and isinstance(value.get("documents"), list):
+            return _rows(value)
         return next((value[name] for name in HOLDERS if isinstance(value.get(name), (list, tuple))), None)
-    if _has_text(value) or is_document(value) or scored(value) is not None:
+    if isinstance(value, (str, bytes)) or _is_document(value) or is_scored(value) or _has_text(value):
         return None
-    return value if isinstance(value, Iterable) else held_by(value)
+    return value if isinstance(value, Iterable) else _held_by(value)
 
 
-def _rows(columns: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Returns the items of a vector database's reply in columns (Chroma's `ids`, `documents`, …), else None."""
-    ids = columns.get("ids")
-    if not isinstance(ids, list) or not isinstance(columns.get("documents"), list):
-        return None
-    of_queries = bool(ids) and isinstance(ids[0], list)
-    names = ("ids", "documents", "metadatas", "distances")
-    rows = zip_longest(*(_column(columns.get(name), of_queries) for name in names))
+def _rows(reply: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the items of a vector database's reply in columns, as Chroma gives them, to one query or to several."""
+    columns = [reply.get(name) or [] for name in ("ids", "documents", "metadatas", "distances")]
+    if columns[0] and isinstance(columns[0][0], list):
+        columns = [list(chain.from_iterable(one or () for one in column)) for column in columns]
     return [
         {"id": id, "text": text, "metadata": {**(about or {}), **({} if far is None else {"distance": far})}}
-        for id, text, about, far in rows
+        for id, text, about, far in zip_longest(*columns)
     ]
-
-
-def _column(values: list[Any] | None, of_queries: bool) -> list[Any]:
-    """Returns one column of a reply as a flat list; a reply to several queries holds one list for each query."""
-    if of_queries:
-        return [value for one in values or () for value in one or ()]
-    return values or []
 
 
 def passage_of(item: object) -> Passage:
@@ -144,10 +226,10 @@ def _read(item: object) -> Passage:
             _warn_without_text(item)
         found = passage(content, item.get("id"), item.get("score"), item.get("metadata"))
         return _graded(found, item.get("grade"))
-    if (pair := scored(item)) is not None:
-        found = _read(pair.item)
-        return replace(found, score=score_of(pair.score, found.metadata))
-    if (node := node_in(item)) is not None:
+    if is_scored(item):
+        found = _read(item[0])
+        return replace(found, score=score_of(item[1], found.metadata))
+    if (node := _node_in(item)) is not None:
         text, kind = node_content(node)
         metadata = metadata_of(node.metadata)
         if kind:
@@ -228,9 +310,11 @@ def text_of(content: object) -> tuple[str, str]:
     if content is None:
         return "", "none"
     try:
-        return _text_and_kind(content)
+        blocks = [_block(block) for block in (content if isinstance(content, (list, tuple)) else [content])]
     except Exception as error:  # noqa: BLE001 - content of the user's may raise anything when it is read
         return "", f"{type(content).__name__}, unreadable: {type(error).__name__}"
+    kinds = dict.fromkeys(kind for _, kind in blocks if kind)
+    return "\n".join(text for text, _ in blocks if text), ", ".join(kinds)
 
 
 def answer_of(answer: object) -> tuple[str, str]:
@@ -266,19 +350,6 @@ def top_k_in(value: object) -> int | None:
     return value if type(value) is int and value > 0 else None
 
 
-def _text_and_kind(content: object) -> tuple[str, str]:
-    if isinstance(content, (list, tuple)):
-        texts, kinds = [], []
-        for block in content:
-            text, kind = _block(block)
-            texts.append(text)
-            kinds.append(kind)
-        return "\n".join(filter(None, texts)), ", ".join(dict.fromkeys(filter(None, kinds)))
-    if isinstance(content, Mapping):
-        return _block(content)
-    return "", type(content).__name__
-
-
 def _block(block: object) -> tuple[str, str]:
     """Returns the text of one block of a message's content, or '' and the kind of the block where it has no text."""
     if isinstance(block, str):
@@ -292,7 +363,4 @@ def _block(block: object) -> tuple[str, str]:
 
 
 def _has_text(item: object) -> bool:
-    try:
-        return hasattr(item, "page_content") or isinstance(getattr(item, "text", None), str)
-    except Exception:  # noqa: BLE001 - it has one that raises when it is read
-        return True
+    return hasattr(item, "page_content") or isinstance(getattr(item, "text", None), str)

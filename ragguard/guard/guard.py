@@ -19,8 +19,7 @@ from typing import Any, NoReturn
 from ragguard.analysis.conformal import check_same
 from ragguard.capture.anywhere import decided
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.shapes import documents_in
-from ragguard.capture.snapshot import passage_of
+from ragguard.capture.snapshot import documents_in, passage_of
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect, connect_judge
 from ragguard.engines.engine import check_reads

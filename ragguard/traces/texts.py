@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ragguard.capture.shapes import ANSWER_NAMES
+from ragguard.capture.snapshot import ANSWER_NAMES
 from ragguard.capture.splitters import OBJECT, json_of, unwrapped
 
 QUESTION_NAMES = (
