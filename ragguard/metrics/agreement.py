@@ -16,7 +16,7 @@ SciPy computes correlations (extra `analysis`); it is imported where it is used.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
@@ -96,14 +96,19 @@ def _table(differences: Sequence[Floats]) -> Floats:
 
 def _signs(questions: int, draws: int, seed: int) -> Floats:
     """Returns patterns of signs, one a row: all but reversed ones for few questions, else random ones."""
-    rows = arrays.count("draws", draws, 2, arrays.MOST_DRAWS)
-    random = np.random.default_rng(arrays.count("seed", seed, 0))
+    rows, random = _random(draws, seed)
     if questions <= ALL_UP_TO:
         patterns = np.arange(2 ** max(questions - 1, 0))
         bits = patterns[:, None] >> np.arange(questions) & 1
         return np.asarray(1.0 - 2.0 * bits, dtype=np.float64)
     drawn = random.integers(0, 2, size=(rows, questions), dtype=np.int8)
     return np.concatenate([np.ones((1, questions)), 1.0 - 2.0 * drawn])
+
+
+def _random(draws: int, seed: int) -> tuple[int, np.random.Generator]:
+    """Returns the number of draws, checked, and what they are drawn from."""
+    rows = arrays.count("draws", draws, 2, arrays.MOST_DRAWS)
+    return rows, np.random.default_rng(arrays.count("seed", seed, 0))
 
 
 def _step_down(observed: Floats, flipped: Floats, alone: Floats) -> Floats:
@@ -193,7 +198,7 @@ def correlate(
         )
     members = _members(groups, xs)
     each = np.array(
-        [_coefficient(xs[rows][known[rows]], ys[rows][known[rows]], kind, flat) for rows in members]
+        [coefficient(xs[rows][known[rows]], ys[rows][known[rows]], kind, flat) for rows in members]
     )
     return Correlation(*_over_groups(each, draws, seed))
 
@@ -226,7 +231,7 @@ def paired_bootstrap(
 
     def gap_of(rows: Integers) -> float:
         there = rows[known[rows]]
-        one, other = (_coefficient(side[there], target[there], kind, flat) for side in (first, second))
+        one, other = (coefficient(side[there], target[there], kind, flat) for side in (first, second))
         return one - other
 
     if groups is not None:
@@ -234,9 +239,9 @@ def paired_bootstrap(
             *_over_groups(np.array([gap_of(rows) for rows in _members(groups, first)]), draws, seed)
         )
     entries = np.flatnonzero(known)
-    value = gap_of(entries)
-    drawn = np.array([gap_of(entries[row]) for rows in _draws(len(entries), draws, seed) for row in rows])
-    return Difference(value, *interval(drawn), len(entries), int((~known).sum()))
+    n, (rows, random) = len(entries), _random(draws, seed)
+    drawn = np.array([gap_of(entries[random.integers(n, size=n)]) for _ in range(rows)] if n else [])
+    return Difference(gap_of(entries), *interval(drawn), n, int((~known).sum()))
 
 
 def auc(scores: ArrayLike, positive: ArrayLike) -> float:
@@ -289,14 +294,14 @@ def _members(groups: ArrayLike, values: Floats) -> list[Integers]:
 
 def _correlation(xs: Floats, ys: Floats, kind: Kind, flat: float) -> tuple[float, float]:
     """Returns the coefficient and its p; nan where a side does not vary."""
-    value = _coefficient(xs, ys, kind, flat)
+    value = coefficient(xs, ys, kind, flat)
     if math.isnan(value) or not _varies(xs):
         return value, math.nan
     return value, float(_scipys(xs, ys, kind).pvalue)
 
 
-def _coefficient(xs: Floats, ys: Floats, kind: Kind, flat: float) -> float:
-    """Returns the coefficient without p, with which SciPy takes two to four times as long; groups may be thousands."""
+def coefficient(xs: Floats, ys: Floats, kind: Kind, flat: float = math.nan) -> float:
+    """Returns a correlation without p, with which SciPy takes two to four times as long; groups may be thousands."""
     if not _varies(ys):
         return math.nan
     if not _varies(xs):
@@ -346,16 +351,6 @@ def _over_groups(each: Floats, draws: int, seed: int) -> tuple[float, float, flo
     """Returns the mean over groups, its p and interval, how many groups count, and how many had no value."""
     (found,) = sign_flips([each], draws=draws, seed=seed)
     return found.value, found.p, found.low, found.high, found.counted, each.size - found.counted
-
-
-def _draws(n: int, draws: int, seed: int) -> Iterator[Integers]:
-    """Yields the indices that draws of n entries take, one row for each draw, in blocks of limited size."""
-    random = np.random.default_rng(arrays.count("seed", seed, 0))
-    left = arrays.count("draws", draws, 2, arrays.MOST_DRAWS)
-    while left:
-        rows = min(left, 1 + 1_000_000 // max(n, 1))
-        yield random.integers(n, size=(rows, n))
-        left -= rows
 
 
 def interval(drawn: Floats) -> tuple[float, float, float]:

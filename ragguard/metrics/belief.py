@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
-from ragguard.metrics.arrays import Booleans, Floats, Integers, Value
+from ragguard.metrics.arrays import Floats, Integers, Value
 from ragguard.metrics.registry import Metric, declare
 
 SOURCE = "Dai et al. 2025 (SePer)"
@@ -80,7 +80,6 @@ def seper_hard(
     matches: ArrayLike,
     answers: str = "any",
     mask: ArrayLike | None = None,
-    references_mask: ArrayLike | None = None,
 ) -> Value:
     """Returns the weight of the answers whose cluster means a reference; `matches[c, a]`: cluster c means reference a.
 
@@ -92,17 +91,14 @@ def seper_hard(
     means = arrays.boolean("matches", matches)
     if means.ndim != weight.ndim + 1 or means.shape[:-2] != weight.shape[:-1]:
         raise InvalidInput("matches.shape", means.shape, "(clusters, references) for each list of weights")
-    highest = int(ids.max(initial=-1, where=_real(weight, mask)))
+    real = True if mask is None else np.asarray(mask)
+    highest = int(ids.max(initial=-1, where=real))
     if highest >= means.shape[-2]:
         raise InvalidInput("clusters", highest, f"a row of matches, which has {means.shape[-2]}")
     # Padding points at row 0, which may not be there, and weighs nothing.
     rows = means if means.shape[-2] else np.zeros((*means.shape[:-2], 1, means.shape[-1]), dtype=bool)
-    each = np.take_along_axis(rows, ids[..., None], axis=-2)
-    real = _references(references_mask, each)
-    equivalence = _over_references(
-        each.astype(np.float64), answers, None if real is None else real[..., None, :]
-    )
-    return _bounded((weight * equivalence).sum(axis=-1), weight, mask)
+    each = np.take_along_axis(rows, ids[..., None], axis=-2).astype(np.float64)
+    return _bounded((weight * _over_references(each, answers)).sum(axis=-1), weight, mask)
 
 
 def seper_soft(
@@ -110,7 +106,6 @@ def seper_soft(
     entailment: ArrayLike,
     answers: str = "max",
     mask: ArrayLike | None = None,
-    references_mask: ArrayLike | None = None,
 ) -> Value:
     """Returns Σ_i w_i e(i, a), the weighted mean of how far each answer means the reference (eq. 9): `entailment[i,
     a]` from `kernel`.
@@ -121,7 +116,7 @@ def seper_soft(
     weight = _weights(weights, mask)
     means = _entailment(entailment, weight, mask)
     mass = (weight[..., None] * means).sum(axis=-2)
-    return _bounded(_over_references(mass, answers, _references(references_mask, means)), weight, mask)
+    return _bounded(_over_references(mass, answers), weight, mask)
 
 
 def semantic_entropy(weights: ArrayLike, clusters: ArrayLike, mask: ArrayLike | None = None) -> Value:
@@ -155,60 +150,57 @@ def attribution(beliefs: ArrayLike, mask: ArrayLike | None = None) -> Floats:
 
 declare(
     Metric(
-        name="seper_hard", title="Belief, by clusters", range=(0, 1), unit="probability", direction="higher",
-        description="The same belief, counting only meanings that match the reference.",
-        needs="sampled answers, entailment, references (or the run's own answer)", source=f"{SOURCE}, eq. 6 and 8",
-        levels=("step",), function=seper_hard,
+        "seper_hard", "Belief, by clusters", "The same belief, counting only meanings that match the reference.",
+        unit="probability", needs="sampled answers, entailment, references (or the run's own answer)",
+        source=f"{SOURCE}, eq. 6 and 8", levels=("step",), function=seper_hard,
     ),
     Metric(
-        name="seper", title="Belief in the reference", range=(0, 1), unit="probability", direction="higher",
-        description="How much of the model's belief lies on the reference answer, in this context.",
+        "seper", "Belief in the reference",
+        "How much of the model's belief lies on the reference answer, in this context.", unit="probability",
         needs="sampled answers, entailment, references (or the run's own answer)", source=f"{SOURCE}, eq. 9",
         levels=("step",), function=seper_soft,
     ),
     Metric(
-        name="semantic_entropy", title="Semantic entropy", range=(0, float("inf")), unit="nats", direction="lower",
-        description="How many meanings the model wavers between; of n answers at most ln n, too low for many meanings.",
-        needs="sampled answers, entailment", source=f"{SOURCE}, eq. 5", levels=("step",), function=semantic_entropy,
+        "semantic_entropy", "Semantic entropy",
+        "How many meanings the model wavers between; of n answers at most ln n, too low for many meanings.",
+        range=(0, float("inf")), direction="lower", unit="nats", needs="sampled answers, entailment",
+        source=f"{SOURCE}, eq. 5", levels=("step",), function=semantic_entropy,
     ),
     Metric(
-        name="delta_seper", title="ΔSePer of the step", range=(-1, 1), unit="probability", direction="higher",
-        description="How much this step moved the belief, after the steps before it; a run's steps sum to its total.",
-        needs="the beliefs before and after the step", source=f"{SOURCE}, eq. 11", levels=("step",),
-        function=attribution,
+        "delta_seper", "ΔSePer of the step",
+        "How much this step moved the belief, after the steps before it; a run's steps sum to its total.",
+        range=(-1, 1), unit="probability", needs="the beliefs before and after the step", source=f"{SOURCE}, eq. 11",
+        levels=("step",), function=attribution,
     ),
     Metric(
-        name="delta_seper_alone", title="ΔSePer alone", range=(-1, 1), unit="probability", direction="higher",
-        description="How much the step's passages move the belief with no other step in the context.",
-        needs="the beliefs without retrieval and with this step alone", source=f"{SOURCE}, eq. 11", levels=("step",),
-        function=attribution,
+        "delta_seper_alone", "ΔSePer alone",
+        "How much the step's passages move the belief with no other step in the context.", range=(-1, 1),
+        unit="probability", needs="the beliefs without retrieval and with this step alone", source=f"{SOURCE}, eq. 11",
+        levels=("step",), function=attribution,
     ),
     Metric(
-        name="delta_seper_selection", title="ΔSePer of the selection", range=(-1, 1), unit="probability",
-        direction="higher",
-        description="SePer after the step less SePer had the model got all candidates: the selection's price.",
+        "delta_seper_selection", "ΔSePer of the selection",
+        "SePer after the step less SePer had the model got all candidates: the selection's price.", range=(-1, 1),
+        unit="probability",
         needs="a step of which the model got something else than its candidates, and the beliefs with either",
         source="ragguard, by the SePer of Dai et al. 2025", levels=("step",), function=attribution,
     ),
     Metric(
-        name="delta_seper_total", title="ΔSePer of the run", range=(-1, 1), unit="probability", direction="higher",
-        description="How much all retrieval of the run moved the belief.",
-        needs="the beliefs without retrieval and with all of it", source=f"{SOURCE}, eq. 11", levels=("run",),
-        function=attribution,
+        "delta_seper_total", "ΔSePer of the run", "How much all retrieval of the run moved the belief.", range=(-1, 1),
+        unit="probability", needs="the beliefs without retrieval and with all of it", source=f"{SOURCE}, eq. 11",
+        levels=("run",), function=attribution,
     ),
     Metric(
-        name="seper_closed_book", title="Belief without retrieval", range=(0, 1), unit="probability",
-        direction="neither",
-        description="How much the model believed the reference before it read anything.",
+        "seper_closed_book", "Belief without retrieval",
+        "How much the model believed the reference before it read anything.", direction="neither", unit="probability",
         needs="sampled answers, entailment, references (or the run's own answer)", source=f"{SOURCE}, eq. 9",
         levels=("run",), function=seper_soft,
     ),
     Metric(
-        name="delta_semantic_entropy", title="Gain in sureness", range=(float("-inf"), float("inf")), unit="nats",
-        direction="higher",
-        description="Semantic entropy before less after: positive where the step made the model surer, right or wrong.",
-        needs="sampled answers before and after the step, entailment", source=SOURCE, levels=("step",),
-        function=semantic_entropy,
+        "delta_semantic_entropy", "Gain in sureness",
+        "Semantic entropy before less after: positive where the step made the model surer, right or wrong.",
+        range=(float("-inf"), float("inf")), unit="nats", needs="sampled answers before and after the step, entailment",
+        source=SOURCE, levels=("step",), function=semantic_entropy,
     ),
 )  # fmt: skip
 
@@ -220,7 +212,6 @@ def seper_stderr(
     seed: int = 0,
     answers: str = "max",
     mask: ArrayLike | None = None,
-    references_mask: ArrayLike | None = None,
 ) -> Value:
     """Returns the bootstrap standard error of `seper_soft` over its samples, weights renormalised in each draw.
 
@@ -231,7 +222,6 @@ def seper_stderr(
     arrays.count("draws", draws, 2, arrays.MOST_DRAWS)
     weight = _weights(weights, mask)
     means = _entailment(entailment, weight, mask)
-    real = _references(references_mask, means)
     size = np.broadcast_to(arrays.lengths(weight, mask), weight.shape[:-1])
     weight = arrays.front(weight, mask)
     means = arrays.front(means, mask, axis=-2)
@@ -240,19 +230,16 @@ def seper_stderr(
     flat = weight.reshape(rows, n)
     table = means.reshape(rows, n, references)
     sizes = size.reshape(rows)
-    counted = (np.ones((rows, references), dtype=bool) if real is None else real).reshape(rows, references)
     # One row of numbers a sample: a shorter list uses the first rows, so padding changes no draw.
     uniform = np.random.default_rng(arrays.count("seed", seed, 0)).random((n, draws))
     errors = np.empty(rows)
     for some in arrays.blocks(rows, n * draws):
-        one = flat[some], table[some], sizes[some], counted[some], answers
+        one = flat[some], table[some], sizes[some], answers
         errors[some] = np.maximum(_bootstrap_error(*one, uniform), _smoothed_error(*one))
     return arrays.plain(errors.reshape(queries))
 
 
-def _bootstrap_error(
-    weight: Floats, means: Floats, sizes: Integers, real: Booleans, answers: str, uniform: Floats
-) -> Floats:
+def _bootstrap_error(weight: Floats, means: Floats, sizes: Integers, answers: str, uniform: Floats) -> Floats:
     """Returns the standard deviation of the value over the draws; nan where there is no answer."""
     n, draws = uniform.shape
     drawn = (uniform * sizes[:, None, None]).astype(np.intp)
@@ -264,19 +251,19 @@ def _bootstrap_error(
     mass = np.asarray(arrays.ratio(times @ (weight[..., None] * means), total))
     # A draw of answers without weight is nan: it says nothing and is left out.
     drawn_in = total[..., 0] > 0
-    values = np.where(drawn_in, _over_references(mass, answers, real[:, None, :]), 0.0)
+    values = np.where(drawn_in, _over_references(mass, answers), 0.0)
     used = np.count_nonzero(drawn_in, axis=-1)
     mean = np.asarray(arrays.ratio(values.sum(axis=-1), used))
     deviations = np.where(drawn_in, values - mean[:, None], 0.0)
     return np.asarray(np.sqrt(arrays.ratio((deviations**2).sum(axis=-1), used)))
 
 
-def _smoothed_error(weight: Floats, means: Floats, sizes: Integers, real: Booleans, answers: str) -> Floats:
+def _smoothed_error(weight: Floats, means: Floats, sizes: Integers, answers: str) -> Floats:
     """Returns the error that two pseudo-samples leave, of weight 1 / (n + 2) each, for the reference that counts."""
     if answers == "mean":
-        each = _over_references(means, "mean", real[:, None, :])
+        each = _over_references(means, "mean")
     else:
-        mass = np.where(real, (weight[..., None] * means).sum(axis=-2), -1.0)
+        mass = (weight[..., None] * means).sum(axis=-2)
         each = np.take_along_axis(means, mass.argmax(axis=-1)[:, None, None], axis=-1)[..., 0]
     pseudo = 1 / (sizes + 2)
     share = weight * (sizes * pseudo)[:, None]
@@ -291,10 +278,6 @@ def _weights(weights: ArrayLike, mask: ArrayLike | None) -> Floats:
     if np.any((np.abs(total - 1) > 1e-6) & (np.asarray(arrays.lengths(read, mask)) > 0)):
         raise InvalidInput("weights", weights, "weights that sum to 1")
     return read
-
-
-def _real(weight: Floats, mask: ArrayLike | None) -> Booleans:
-    return np.ones(weight.shape, dtype=bool) if mask is None else np.asarray(mask)
 
 
 def _clusters(clusters: ArrayLike, weight: Floats, mask: ArrayLike | None) -> Integers:
@@ -312,19 +295,11 @@ def _entailment(entailment: ArrayLike, weight: Floats, mask: ArrayLike | None) -
     return read
 
 
-def _references(mask: ArrayLike | None, means: Floats | Booleans) -> Booleans | None:
-    if mask is None:
-        return None
-    return arrays.boolean("references_mask", mask, (*means.shape[:-2], means.shape[-1]))
-
-
-def _over_references(values: Floats, how: str, real: Booleans | None) -> Floats:
-    """Returns the best ("any", "max") or the mean over the real references; nan where there is none."""
-    shown = values if real is None else np.where(real, values, 0.0)
-    count = arrays.lengths(values, None if real is None else np.broadcast_to(real, values.shape))
-    if how == "mean":
-        return np.asarray(arrays.ratio(shown.sum(axis=-1), count))
-    return np.where(np.asarray(count) > 0, shown.max(axis=-1, initial=0.0), np.nan)
+def _over_references(values: Floats, how: str) -> Floats:
+    """Returns the best ("any", "max") or the mean over the references; nan where there is none."""
+    if not values.shape[-1]:
+        return np.full(values.shape[:-1], np.nan)
+    return np.asarray(values.mean(axis=-1) if how == "mean" else values.max(axis=-1))
 
 
 def _bounded(value: Floats, weight: Floats, mask: ArrayLike | None) -> Value:

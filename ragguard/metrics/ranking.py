@@ -86,35 +86,30 @@ def ndcg(
 
 declare(
     Metric(
-        name="precision", title="Precision", range=(0, 1), unit="share", direction="higher",
-        description="The share of the first k that is relevant.",
+        "precision", "Precision", "The share of the first k that is relevant.", unit="share",
         needs="relevance in ranked order", source=SOURCE, function=precision,
     ),
     Metric(
-        name="recall", title="Recall", range=(0, 1), unit="share", direction="higher",
-        description="The share of all relevant items that is among the first k.",
+        "recall", "Recall", "The share of all relevant items that is among the first k.", unit="share",
         needs="relevance in ranked order, the number of relevant items", source=SOURCE, levels=("step",),
         function=recall,
     ),
     Metric(
-        name="hits", title="Hit", range=(0, 1), direction="higher",
-        description="Whether any of the first k is relevant.",
-        needs="relevance in ranked order", source=SOURCE, function=hits,
+        "hits", "Hit", "Whether any of the first k is relevant.", needs="relevance in ranked order", source=SOURCE,
+        function=hits,
     ),
     Metric(
-        name="reciprocal_rank", title="Reciprocal rank", range=(0, 1), direction="higher",
-        description="1 over the rank of the first relevant item; its mean is MRR.",
+        "reciprocal_rank", "Reciprocal rank", "1 over the rank of the first relevant item; its mean is MRR.",
         needs="relevance in ranked order", source=SOURCE, function=reciprocal_rank,
     ),
     Metric(
-        name="average_precision", title="Average precision", range=(0, 1), direction="higher",
-        description="The mean precision at the relevant items; its mean over queries is MAP.",
-        needs="relevance in ranked order", source=SOURCE, function=average_precision,
+        "average_precision", "Average precision",
+        "The mean precision at the relevant items; its mean over queries is MAP.", needs="relevance in ranked order",
+        source=SOURCE, function=average_precision,
     ),
     Metric(
-        name="ndcg", title="nDCG", range=(0, 1), direction="higher",
-        description="Gain discounted by rank, beside that of the best order.",
-        needs="gains in ranked order", source=SOURCE, function=ndcg,
+        "ndcg", "nDCG", "Gain discounted by rank, beside that of the best order.", needs="gains in ranked order",
+        source=SOURCE, function=ndcg,
     ),
 )  # fmt: skip
 

@@ -130,55 +130,50 @@ def harm(chosen: ArrayLike, k: int, at_most: int = 2, chosen_mask: ArrayLike | N
 
 declare(
     Metric(
-        name="grade", title="Grade", range=(1, 5), direction="higher",
-        description="How useful the passage is for the step's query, from 1 (junk) to 5 (decisive).",
-        needs="a judge, or given grades", source=SOURCE, levels=("passage",),
+        "grade", "Grade", "How useful the passage is for the step's query, from 1 (junk) to 5 (decisive).",
+        range=(1, 5), needs="a judge, or given grades", source=SOURCE, levels=("passage",),
     ),
     Metric(
-        name="ra_nwg", title="RA-nWG", range=(0, 1), unit="share", direction="higher",
-        description="The worth of the passages the model got beside the best k there were, rare ones weighing more.",
+        "ra_nwg", "RA-nWG",
+        "The worth of the passages the model got beside the best k there were, rare ones weighing more.", unit="share",
         needs="grades of the pool and of what was chosen", source=SOURCE, levels=("step",), function=ra_nwg,
     ),
     Metric(
-        name="selection_efficiency", title="Selection efficiency", range=(0, 1), unit="share", direction="higher",
-        description="RA-nWG with the step's own candidates as the pool: how well the choice among them was made.",
+        "selection_efficiency", "Selection efficiency",
+        "RA-nWG with the step's own candidates as the pool: how well the choice among them was made.", unit="share",
         needs="grades of the candidates and of what was chosen", source=SOURCE, levels=("step",), function=ra_nwg,
     ),
     Metric(
-        name="proc", title="PROC", range=(0, 1), unit="share", direction="higher",
-        description="The worth of the best k retrieved beside the best k there were: the ceiling retrieval sets.",
-        needs="grades of the pool and of the candidates", source=SOURCE, levels=("step",), function=proc,
+        "proc", "PROC", "The worth of the best k retrieved beside the best k there were: the ceiling retrieval sets.",
+        unit="share", needs="grades of the pool and of the candidates", source=SOURCE, levels=("step",), function=proc,
     ),
     Metric(
-        name="pct_proc", title="%PROC", range=(0, 1), unit="share", direction="higher",
-        description="RA-nWG over PROC: how much of the ceiling the choice among the candidates realised.",
-        needs="grades of the pool, the candidates and what was chosen", source=SOURCE, levels=("step",),
+        "pct_proc", "%PROC", "RA-nWG over PROC: how much of the ceiling the choice among the candidates realised.",
+        unit="share", needs="grades of the pool, the candidates and what was chosen", source=SOURCE, levels=("step",),
         function=pct_proc,
     ),
     Metric(
-        name="n_recall", title="N-Recall", range=(0, 1), unit="share", direction="higher",
-        description="The share of the good passages (grade 4 or 5) that was chosen, of as many as fit into k places.",
+        "n_recall", "N-Recall",
+        "The share of the good passages (grade 4 or 5) that was chosen, of as many as fit into k places.", unit="share",
         needs="grades of the pool and of what was chosen", source=SOURCE, levels=("step",), function=n_recall,
     ),
     Metric(
-        name="n_recall_5", title="N-Recall, grade 5", range=(0, 1), unit="share", direction="higher",
-        description="The share of the decisive passages (grade 5) that was chosen, of as many as fit into k places.",
+        "n_recall_5", "N-Recall, grade 5",
+        "The share of the decisive passages (grade 5) that was chosen, of as many as fit into k places.", unit="share",
         needs="grades of the pool and of what was chosen", source=SOURCE, levels=("step",), function=n_recall,
     ),
     Metric(
-        name="precision_at_grade", title="Precision at grade", range=(0, 1), unit="share", direction="higher",
-        description="The share of the k places that a good passage (grade 4 or 5) fills.",
+        "precision_at_grade", "Precision at grade",
+        "The share of the k places that a good passage (grade 4 or 5) fills.", unit="share",
         needs="grades of what was chosen", source=SOURCE, levels=("step",), function=precision_at_grade,
     ),
     Metric(
-        name="harm", title="Harm", range=(0, 1), unit="share", direction="lower",
-        description="The share of the k places that junk (grade 1 or 2) fills.",
+        "harm", "Harm", "The share of the k places that junk (grade 1 or 2) fills.", direction="lower", unit="share",
         needs="grades of what was chosen", source=SOURCE, levels=("step",), function=harm,
     ),
     Metric(
-        name="harm_1", title="Harm, grade 1", range=(0, 1), unit="share", direction="lower",
-        description="The share of the k places that passages of grade 1 fill.",
-        needs="grades of what was chosen", source=SOURCE, levels=("step",), function=harm,
+        "harm_1", "Harm, grade 1", "The share of the k places that passages of grade 1 fill.", direction="lower",
+        unit="share", needs="grades of what was chosen", source=SOURCE, levels=("step",), function=harm,
     ),
 )  # fmt: skip
 

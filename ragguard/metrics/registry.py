@@ -7,7 +7,7 @@ Each family has one table of declarations behind its functions. The page docs/re
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from ragguard.records import Level
 Direction = Literal["higher", "lower", "neither"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Metric:
     """The declaration of one number that ragguard can give."""
 
@@ -26,8 +26,9 @@ class Metric:
     title: str
     description: str
     """The meaning of the number, in one line."""
-    range: tuple[float, float]
-    direction: Direction
+    _: KW_ONLY
+    range: tuple[float, float] = (0, 1)
+    direction: Direction = "higher"
     """The better direction."""
     unit: str = ""
     needs: str

@@ -232,18 +232,12 @@ def alpha_ndcg(
     keep = 1 - arrays.parameter("alpha", alpha, 0, 1)
     depth = None if k is None else arrays.count("k", k)
     answers = arrays.front(_answers("ratings", ratings, eta, mask), mask, axis=-2)
-    pool = answers
+    pool, before = answers, None
     if ideal is not None:
-        pool = arrays.front(_answers("ideal", ideal, eta, ideal_mask, "ideal_mask"), ideal_mask, axis=-2)
-        if (pool.shape[:-2], pool.shape[-1]) != (answers.shape[:-2], answers.shape[-1]):
-            raise InvalidInput("ideal.shape", pool.shape, f"{answers.shape} but for the number of passages")
-    before = None
+        best = _answers("ideal", ideal, eta, ideal_mask, beside=answers)
+        pool = arrays.front(best, ideal_mask, axis=-2)
     if earlier is not None:
-        known = _answers("earlier", earlier, eta, earlier_mask, "earlier_mask")
-        if (known.shape[:-2], known.shape[-1]) != (answers.shape[:-2], answers.shape[-1]):
-            raise InvalidInput(
-                "earlier.shape", known.shape, f"{answers.shape} but for the number of passages"
-            )
+        known = _answers("earlier", earlier, eta, earlier_mask, beside=answers)
         before = np.count_nonzero(known, axis=-2)[..., None, :]
     reached = gain(answers[..., :depth, :], keep, before)
     return arrays.ratio(reached, greedy_gain(pool, keep, depth))
@@ -275,71 +269,67 @@ def density(
 
 declare(
     Metric(
-        name="answerability", title="Answerability", range=(0, 5), direction="higher",
-        description="How well the passage answers one sub-question, from 0 (not at all) to 5.",
-        needs="a judge, sub-questions", source=f"{SOURCE}, eq. 2", levels=("passage",),
+        "answerability", "Answerability", "How well the passage answers one sub-question, from 0 (not at all) to 5.",
+        range=(0, 5), needs="a judge, sub-questions", source=f"{SOURCE}, eq. 2", levels=("passage",),
     ),
     Metric(
-        name="coverage", title="Coverage", range=(0, 1), unit="share", direction="higher",
-        description="The share of the sub-questions that the passages up to this step answer.",
-        needs="answerability ratings", source=f"{SOURCE}, eq. 3", levels=("step",), function=coverage,
+        "coverage", "Coverage", "The share of the sub-questions that the passages up to this step answer.",
+        unit="share", needs="answerability ratings", source=f"{SOURCE}, eq. 3", levels=("step",), function=coverage,
     ),
     Metric(
-        name="coverage_total", title="Coverage of the run", range=(0, 1), unit="share", direction="higher",
-        description="The share of the sub-questions that all passages of the run together answer.",
+        "coverage_total", "Coverage of the run",
+        "The share of the sub-questions that all passages of the run together answer.", unit="share",
         needs="answerability ratings", source=f"{SOURCE}, eq. 3", levels=("run",), function=coverage,
     ),
     Metric(
-        name="answer_coverage", title="Coverage of the answer", range=(0, 1), unit="share", direction="higher",
-        description="The share of the sub-questions that the final answer itself answers.",
+        "answer_coverage", "Coverage of the answer",
+        "The share of the sub-questions that the final answer itself answers.", unit="share",
         needs="answerability ratings of the answer", source=f"{SOURCE}, eq. 3", levels=("run",), function=coverage,
     ),
     Metric(
-        name="contested", title="Contested coverage", range=(0, 1), unit="share", direction="lower",
-        description="The share of the sub-questions to which what was read gives answers that contradict each other.",
+        "contested", "Contested coverage",
+        "The share of the sub-questions to which what was read gives answers that contradict each other.",
+        direction="lower", unit="share",
         needs="answerability ratings, and the answers that the passages give compared with each other",
         source="ragguard, by the coverage of Ju et al. 2025", levels=("step", "run"), function=contested,
     ),
     Metric(
-        name="delta_coverage", title="Added coverage", range=(0, 1), unit="share", direction="higher",
-        description="What the step adds to the coverage of the steps before it.",
+        "delta_coverage", "Added coverage", "What the step adds to the coverage of the steps before it.", unit="share",
         needs="answerability ratings", source=SOURCE, levels=("step",), function=marginal_coverage,
     ),
     Metric(
-        name="delta_coverage_selection", title="Coverage of the selection", range=(-1, 1), unit="share",
-        direction="higher",
-        description="Coverage after the step less coverage had the model got all candidates: the selection's price.",
-        needs="answerability ratings of a step of which the model got something else than its candidates",
+        "delta_coverage_selection", "Coverage of the selection",
+        "Coverage after the step less coverage had the model got all candidates: the selection's price.", range=(-1, 1),
+        unit="share", needs="answerability ratings of a step of which the model got something else than its candidates",
         source="ragguard, by the coverage of Ju et al. 2025", levels=("step",), function=coverage,
     ),
     Metric(
-        name="redundancy", title="Redundancy", range=(0, 1), unit="share", direction="lower",
-        description="Of the sub-questions the passage answers, the share that earlier passages answer too.",
-        needs="answerability ratings", source=SOURCE, levels=("passage",), function=redundancy,
+        "redundancy", "Redundancy",
+        "Of the sub-questions the passage answers, the share that earlier passages answer too.", direction="lower",
+        unit="share", needs="answerability ratings", source=SOURCE, levels=("passage",), function=redundancy,
     ),
     Metric(
-        name="alpha_ndcg", title="Ranked coverage (α-nDCG)", range=(0, 1), direction="higher",
-        description="How early the step answers what nothing before did; answered again counts half. May pass 1.",
+        "alpha_ndcg", "Ranked coverage (α-nDCG)",
+        "How early the step answers what nothing before did; answered again counts half. May pass 1.",
         needs="answerability ratings in ranked order", source=f"{SOURCE}, eq. 4–5", levels=("step",),
         function=alpha_ndcg,
     ),
     Metric(
-        name="alpha_ndcg_total", title="Ranked coverage of the run (α-nDCG)", range=(0, 1), direction="higher",
-        description="How early the run's passages answer new sub-questions; answered again counts half. May pass 1.",
+        "alpha_ndcg_total", "Ranked coverage of the run (α-nDCG)",
+        "How early the run's passages answer new sub-questions; answered again counts half. May pass 1.",
         needs="answerability ratings in ranked order", source=f"{SOURCE}, eq. 4–5", levels=("run",),
         function=alpha_ndcg,
     ),
     Metric(
-        name="density", title="Density", range=(0, float("inf")), direction="higher",
-        description="Coverage a token of the context beside that of an oracle context.",
-        needs="coverage and tokens, of the context and of an oracle", source=f"{SOURCE}, eq. 6", levels=("run",),
-        function=density,
+        "density", "Density", "Coverage a token of the context beside that of an oracle context.",
+        range=(0, float("inf")), needs="coverage and tokens, of the context and of an oracle",
+        source=f"{SOURCE}, eq. 6", levels=("run",), function=density,
     ),
     Metric(
-        name="answer_density", title="Density of the answer", range=(0, float("inf")), direction="higher",
-        description="Coverage a token of the answer beside that of an oracle context, the passages that are required.",
-        needs="coverage and tokens, of the answer and of an oracle context", source=f"{SOURCE}, eq. 6", levels=("run",),
-        function=density,
+        "answer_density", "Density of the answer",
+        "Coverage a token of the answer beside that of an oracle context, the passages that are required.",
+        range=(0, float("inf")), needs="coverage and tokens, of the answer and of an oracle context",
+        source=f"{SOURCE}, eq. 6", levels=("run",), function=density,
     ),
 )  # fmt: skip
 
@@ -358,11 +348,20 @@ def required_subset(ratings: ArrayLike, eta: float = 3) -> Subset:
 
 
 def _answers(
-    argument: str, ratings: ArrayLike, eta: float, mask: ArrayLike | None, mask_name: str = "mask"
+    argument: str,
+    ratings: ArrayLike,
+    eta: float,
+    mask: ArrayLike | None,
+    beside: Booleans | None = None,
 ) -> Booleans:
+    """Returns which sub-questions each passage answers; refuses a table of other queries or sub-questions than the one
+    `beside` it."""
     threshold = arrays.parameter("eta", eta, 0, 5)
-    read = arrays.read(argument, ratings, low=0, high=5, axes=2, mask=mask, mask_name=mask_name)
-    answers = read >= threshold
+    named = "mask" if beside is None else f"{argument}_mask"
+    answers = arrays.read(argument, ratings, low=0, high=5, axes=2, mask=mask, mask_name=named) >= threshold
+    of = None if beside is None else beside.shape
+    if of is not None and (answers.shape[:-2], answers.shape[-1]) != (of[:-2], of[-1]):
+        raise InvalidInput(f"{argument}.shape", answers.shape, f"{of} but for the number of passages")
     return answers if mask is None else answers & np.asarray(mask)[..., None]
 
 

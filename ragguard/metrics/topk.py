@@ -6,6 +6,7 @@ functions work element by element: numbers or arrays that fit each other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
+from ragguard.metrics.agreement import coefficient
 from ragguard.metrics.arrays import Floats, Value
 from ragguard.metrics.registry import Metric, declare
 
@@ -70,25 +72,24 @@ def f_e(n_p: ArrayLike, k: ArrayLike, n_p_2k: ArrayLike, alpha: float = 0.5) -> 
 
 declare(
     Metric(
-        name="t", title="T", range=(-1, float("inf")), unit="passages", direction="higher",
-        description="Relevant passages found, less the share of others, traded off by α; needs no total.",
-        needs="how many of the k are relevant", source=f"{SOURCE}, eq. 3", levels=("step",), function=t,
+        "t", "T", "Relevant passages found, less the share of others, traded off by α; needs no total.",
+        range=(-1, float("inf")), unit="passages", needs="how many of the k are relevant", source=f"{SOURCE}, eq. 3",
+        levels=("step",), function=t,
     ),
     Metric(
-        name="t_u", title="T, unnormalised", range=(float("-inf"), float("inf")), unit="passages", direction="higher",
-        description="Relevant passages found, less the number of others, traded off by α.",
-        needs="how many of the k are relevant", source=f"{SOURCE}, eq. 4", levels=("step",), function=t_u,
+        "t_u", "T, unnormalised", "Relevant passages found, less the number of others, traded off by α.",
+        range=(float("-inf"), float("inf")), unit="passages", needs="how many of the k are relevant",
+        source=f"{SOURCE}, eq. 4", levels=("step",), function=t_u,
     ),
     Metric(
-        name="f", title="F", range=(0, 1), unit="share", direction="higher",
-        description="The weighted harmonic mean of precision and recall.",
+        "f", "F", "The weighted harmonic mean of precision and recall.", unit="share",
         needs="how many of the k are relevant, how many are in the whole base", source=f"{SOURCE}, eq. 2",
         levels=("step",), function=f,
     ),
     Metric(
-        name="f_e", title="F, estimated", range=(0, 1), unit="share", direction="higher",
-        description="F with the relevant ones of the top 2k standing in for all relevant ones.",
-        needs="how many of the k and of the 2k are relevant", source=SOURCE, levels=("step",), function=f_e,
+        "f_e", "F, estimated", "F with the relevant ones of the top 2k standing in for all relevant ones.",
+        unit="share", needs="how many of the k and of the 2k are relevant", source=SOURCE, levels=("step",),
+        function=f_e,
     ),
 )  # fmt: skip
 
@@ -102,18 +103,19 @@ def best_alpha(measure: Callable[[float], ArrayLike], outcomes: ArrayLike) -> Be
     if not callable(measure):
         raise InvalidInput("measure", measure, "a function of α")
     known = arrays.read("outcomes", outcomes)
-    best = BestAlpha(float("nan"), float("nan"))
     grid = np.linspace(0, 1, 101)
     table = [arrays.numbers("measure", measure(float(alpha))) for alpha in grid]
     for values in table:
         arrays.same(outcomes=known, measure=values)
     there = ~np.isnan(table).any(axis=0)
+    best = BestAlpha(math.nan, math.nan)
     for alpha, values in zip(grid, table, strict=True):
-        correlation = _spearman(arrays.read("measure", values[there]), known[there])
-        # Equal but for rounding is equal: the first such α stands.
-        if correlation > best.correlation + arrays.EXCESS or (
-            np.isnan(best.correlation) and correlation >= -1
-        ):
+        kept = arrays.read("measure", values[there])
+        # Values that are equal but for rounding are equal, and so are correlations: the first such α stands.
+        kept = np.round(kept / max(1e-12, np.abs(kept).max(initial=0)), 9)
+        correlation = coefficient(kept, known[there], "spearman")
+        first = math.isnan(best.correlation) and not math.isnan(correlation)
+        if first or correlation > best.correlation + arrays.EXCESS:
             best = BestAlpha(float(alpha), correlation)
     return best
 
@@ -138,21 +140,3 @@ def _at_least(argument: str, value: ArrayLike, relevant: Floats) -> Floats:
     if np.any(known < relevant):
         raise InvalidInput(argument, value, f"at least n_p = {relevant}")
     return known
-
-
-def _spearman(a: Floats, b: Floats) -> float:
-    """Returns Spearman's correlation; nan where one of the two does not vary."""
-    if not a.size:
-        return float("nan")
-    a, b = arrays.ranks(_without_rounding(a)), arrays.ranks(b)
-    a, b = a - a.mean(), b - b.mean()
-    return float(arrays.ratio(a @ b, np.sqrt((a @ a) * (b @ b))))
-
-
-def _without_rounding(values: Floats) -> Floats:
-    """Returns numbers in the same order in which values that are equal but for rounding are equal."""
-    order = np.argsort(values, kind="stable")
-    steps = np.diff(values[order]) > arrays.EXCESS * np.abs(values).max(initial=0)
-    merged = np.empty(values.shape)
-    merged[order] = np.concatenate([[0], np.cumsum(steps)])
-    return merged

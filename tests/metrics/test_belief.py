@@ -243,22 +243,6 @@ def test_kernel_is_the_larger_or_the_forward_entailment():
     assert m.kernel([0.2, 0.9], [0.6, 0.1], "forward").tolist() == [0.2, 0.9]
 
 
-def test_references_that_fill_up_a_table_do_not_count():
-    weights, clusters = [[0.6, 0.4], [0.6, 0.4]], [[0, 1], [0, 1]]
-    entailment = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.9], [0.0, 0.9]]])
-    real = {"references_mask": [[True, True], [True, False]]}
-    matches = entailment >= 0.5
-    for found, expected in (
-        (m.seper_soft(weights, entailment, "mean", **real), [0.5, 0.6]),
-        (m.seper_soft(weights, entailment, "max", **real), [0.6, 0.6]),
-        (m.seper_hard(weights, clusters, matches, "any", **real), [1, 0.6]),
-        (m.seper_hard(weights, clusters, matches, "mean", **real), [0.5, 0.6]),
-    ):
-        assert found.tolist() == pytest.approx(expected)
-    alone = m.seper_stderr(weights[1], entailment[1][:, :1], draws=200)
-    assert m.seper_stderr(weights, entailment, draws=200, **real)[1] == pytest.approx(alone)
-
-
 def test_stderr_of_a_question_is_the_same_beyond_the_first_block_of_questions():
     random = np.random.default_rng(2)
     weights, entailment = random.dirichlet(np.ones(10), 40), random.random((40, 10, 2))

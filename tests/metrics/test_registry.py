@@ -117,6 +117,6 @@ def test_the_mean_leaves_out_what_is_undefined_and_says_how_much():
     assert (nothing.counted, nothing.skipped) == (0, 1)
 
 
-@given(arrays(int, st.tuples(st.integers(1, 4), st.integers(0, 8)), elements=st.integers(0, 3)))
+@given(arrays(int, st.integers(0, 8), elements=st.integers(0, 3)))
 def test_ranks_equal_scipy(values):
-    np.testing.assert_array_equal(ranks(values), scipy.stats.rankdata(values, axis=-1))
+    np.testing.assert_array_equal(ranks(values), scipy.stats.rankdata(values))

@@ -303,7 +303,7 @@ def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
     table = np.array(pairs).reshape(-1, 2).T
     if table.shape[1] < 2 or not np.ptp(table, axis=1).all():
         return np.nan
-    return float(np.asarray(np.corrcoef(arrays.ranks(table)))[0, 1])
+    return float(np.asarray(np.corrcoef([arrays.ranks(row) for row in table]))[0, 1])
 
 
 def _log_odds(numbers: Mapping[Key, float]) -> tuple[float, float] | None:
