@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
@@ -29,7 +29,7 @@ from ragguard.cli.validate import scored_by_engine
 from ragguard.client import RagGuard
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.guard import DistractorGuard
-from ragguard.guard.calibration import Calibration, Example, examples_of
+from ragguard.guard.calibration import Calibration, Example, Order, examples_of
 from ragguard.records import Run
 from ragguard.runtime.arguments import output_path
 
@@ -42,6 +42,12 @@ def run(
     max_gold_loss: Annotated[
         float, typer.Option(help="At most this share of gold passages may be dropped, expected.")
     ] = 0.05,
+    order: Annotated[
+        str,
+        typer.Option(
+            help="What the guard's threshold is on: help (judge and reader together), or utility (the paper's)."
+        ),
+    ] = "help",
     min_keep: Annotated[int, typer.Option(min=0, help="The guard never keeps fewer.")] = 1,
     what: Annotated[
         str,
@@ -82,8 +88,9 @@ def run(
         raise InvalidInput("--for", what, "guard, advice or udcg")
     if what != "advice":
         refuse_together(("--max-loss", max_loss), (f"--for {what}", True))
-    if what != "guard" and (max_gold_loss, min_keep) != (0.05, 1):
-        raise InvalidInput("--for", what, "no option of the guard beside it: --max-gold-loss, --min-keep")
+    if what != "guard" and (max_gold_loss, min_keep, order) != (0.05, 1, "help"):
+        options = "--max-gold-loss, --order, --min-keep"
+        raise InvalidInput("--for", what, f"no option of the guard beside it: {options}")
     output_path("--out", out)
     if what == "udcg":
         for option in (("--prompts", prompts), ("--labels", labels)):
@@ -104,7 +111,7 @@ def run(
         steps = [step for run in runs for step in run.steps]
         examples = examples_of(steps)
         try:
-            found = asyncio.run(_calibrate(guard, examples, max_gold_loss))
+            found = asyncio.run(_calibrate(guard, examples, max_gold_loss, order))
         except CalibrationError:
             if steps and not examples:
                 console.print(
@@ -166,18 +173,19 @@ def _advice_sentence(found: AdviceCalibration, out: Path) -> str:
 
 
 async def _calibrate(
-    guard: DistractorGuard, examples: Iterable[Example], max_gold_loss: float
+    guard: DistractorGuard, examples: Iterable[Example], max_gold_loss: float, order: str
 ) -> Calibration:
     async with aclosing(guard):
-        return await guard.acalibrate(examples, max_gold_loss)
+        return await guard.acalibrate(examples, max_gold_loss, cast("Order", order))
 
 
 def _sentence(found: Calibration, unlabelled: int, out: Path) -> str:
     others = f"; {unlabelled:,} without labels were left out" if unlabelled else ""
     keeps = "" if found.min_keep == 1 else f", min_keep={found.min_keep}"
+    order = "the probability to help" if found.order == "help" else "utility"
     return (
-        f"threshold {found.threshold:.4f} on the probability to help: at most {found.max_gold_loss:g} of gold passages "
-        f"are dropped, expected over questions like these\n"
+        f"threshold {found.threshold:.4f} on {order}: at most {found.max_gold_loss:g} of gold passages are dropped, "
+        "expected over questions like these\n"
         f"learnt from {found.examples:,} retrievals with gold passages ({found.skipped:,} without any were "
         f"skipped{others})\n"
         f"on them it drops {found.distractors_dropped:.1%} of the other passages, and {found.gold_loss:.1%} of gold; "

@@ -11,18 +11,21 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.analysis.conformal import keeps_bound, least_examples, load_calibration, save_calibration
 from ragguard.errors import CalibrationError, InvalidInput
-from ragguard.guard.policies import Judged
+from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThreshold
 from ragguard.records import Passage, RetrievalStep
 from ragguard.scorers.grades import RELEVANT
 
 Floats = NDArray[np.float64]
 FORMAT = 2
+Order = Literal["help", "utility"]
+"""What passages are ordered by: the probability that they help, or the paper's utility."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class Calibration:
     """A threshold, the bound that it keeps, and the models with which it was found."""
 
     threshold: float
-    """Passages that help with a lower probability (`Judged.p_helps`) are dropped."""
+    """Passages with a lower number of their `order` are dropped."""
     max_gold_loss: float
     examples: int
     skipped: int
@@ -62,6 +65,12 @@ class Calibration:
     passages_kept: float
     """The mean number of passages of an example that the threshold keeps. Where that is `min_keep`, the bound had no
     effect: the best passages of each example held all the gold, and all others could be dropped."""
+    order: Order = "help"
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that drops what is under the threshold."""
+        return (HelpThreshold if self.order == "help" else UtilityThreshold)(self.threshold)
 
     def save(self, path: str | Path) -> None:
         """Writes the calibration as JSON."""
@@ -94,8 +103,10 @@ def examples_of(steps: Iterable[RetrievalStep]) -> list[Example]:
     return found
 
 
-def check_promise(examples: int, max_gold_loss: float) -> None:
-    """Raises `CalibrationError` where the examples are too few for the bound."""
+def check_promise(examples: int, max_gold_loss: float, order: str = "help") -> None:
+    """Raises `CalibrationError` where the examples are too few for the bound, `InvalidInput` for an unknown order."""
+    if order not in get_args(Order):
+        raise InvalidInput("order", order, " or ".join(get_args(Order)))
     least = least_examples("max_gold_loss", max_gold_loss)
     if examples < least:
         raise CalibrationError(
@@ -105,8 +116,8 @@ def check_promise(examples: int, max_gold_loss: float) -> None:
 
 
 def calibrated(
-    judged: Sequence[Sequence[Judged]], gold: Sequence[Sequence[bool]], max_gold_loss: float, min_keep: int, *,
-    skipped: int, engine: str, judge: str, prompts: str,
+    judged: Sequence[Sequence[Judged]], gold: Sequence[Sequence[bool]], max_gold_loss: float, min_keep: int,
+    order: Order = "help", *, skipped: int, engine: str, judge: str, prompts: str,
 ) -> Calibration:  # fmt: skip
     """Returns the calibration that the judged passages of labelled examples give; refuses examples without a passage
     that may be dropped."""
@@ -115,12 +126,13 @@ def calibrated(
             f"all passages of the {len(gold)} examples are gold, so nothing says what to drop: give retrievals with "
             "the other candidates as well"
         )
-    values = [[item.p_helps for item in row] for row in judged]
-    threshold, loss, dropped = choose_threshold(values, gold, max_gold_loss, min_keep, lowest=0.0)
+    values = [[item.p_helps if order == "help" else item.utility for item in row] for row in judged]
+    lowest = 0.0 if order == "help" else -1.0
+    threshold, loss, dropped = choose_threshold(values, gold, max_gold_loss, min_keep, lowest)
     return Calibration(
         threshold, max_gold_loss, len(values), skipped=skipped, gold_loss=loss, distractors_dropped=dropped,
         min_keep=min_keep, engine=engine, judge=judge, prompts=prompts,
-        passages_kept=mean_kept(values, threshold, min_keep),
+        passages_kept=mean_kept(values, threshold, min_keep), order=order,
     )  # fmt: skip
 
 

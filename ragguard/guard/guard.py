@@ -33,7 +33,7 @@ from ragguard.errors import (
     PromptTooLong,
     UnfitText,
 )
-from ragguard.guard.calibration import Calibration, Example, calibrated, check_promise
+from ragguard.guard.calibration import Calibration, Example, Order, calibrated, check_promise
 from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome
 from ragguard.guard.judge import GuardCall, PassageJudge
 from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThreshold, choose
@@ -158,26 +158,32 @@ class DistractorGuard:
         """Returns the numbers alone, without a budget and without a policy; raises what the engine raises."""
         return await self._here.get().judge.judged(query, GuardCall(list(passages)))
 
-    def calibrate(self, examples: Iterable[Example], max_gold_loss: float = 0.05) -> Calibration:
+    def calibrate(
+        self, examples: Iterable[Example], max_gold_loss: float = 0.05, order: Order = "help"
+    ) -> Calibration:
         """Chooses the threshold from labelled examples and uses it from now on; `acalibrate` in asynchronous code.
 
         Args:
             examples: Queries with their passages and which of these are gold. Examples without gold are skipped.
             max_gold_loss: The expected share of gold passages, between 0 and 1, that may be dropped.
+            order: What the threshold is on: `help`, the probability that a passage helps by judge and reader together,
+                or `utility`, the paper's, which drops next to nothing where the judge errs.
         """
-        return BACKGROUND.run(self.acalibrate(examples, max_gold_loss))
+        return BACKGROUND.run(self.acalibrate(examples, max_gold_loss, order))
 
-    async def acalibrate(self, examples: Iterable[Example], max_gold_loss: float = 0.05) -> Calibration:
+    async def acalibrate(
+        self, examples: Iterable[Example], max_gold_loss: float = 0.05, order: Order = "help"
+    ) -> Calibration:
         """Chooses the threshold that drops at most that share of gold passages, and uses it from now on."""
         given = list(examples)
         useful = [example for example in given if any(example.gold)]
-        check_promise(len(useful), max_gold_loss)  # checked before the models are asked
+        check_promise(len(useful), max_gold_loss, order)  # checked before the models are asked
         judged = await in_parallel(
             [partial(self.judged, one.query, one.passages) for one in useful], CALIBRATED_AT_ONCE
         )
         engine, judge, prompts = await self._here.get().judge.identity()
         calibration = calibrated(
-            judged, [one.gold for one in useful], max_gold_loss, self.min_keep,
+            judged, [one.gold for one in useful], max_gold_loss, self.min_keep, order,
             skipped=len(given) - len(useful), engine=engine, judge=judge, prompts=prompts,
         )  # fmt: skip
         await self.ause(calibration)
@@ -195,7 +201,7 @@ class DistractorGuard:
         names = ("engine", "judge", "prompts", "min_keep")
         check_same("this guard", zip(names, theirs, mine, strict=True))
         others = [one for one in self.policies if not isinstance(one, UtilityThreshold | HelpThreshold)]
-        self.policies = (HelpThreshold(found.threshold), *others)
+        self.policies = (found.policy, *others)
 
     async def aclose(self) -> None:
         """Closes the engines."""

@@ -128,7 +128,7 @@ def test_advice_gets_a_calibration_of_its_own(tmp_path):
     ("arguments", "named"),
     [
         (("--for", "both"), "guard, advice or udcg"),
-        (("--for", "udcg", "--min-keep", "2"), "no option of the guard"),
+        (("--for", "udcg", "--order", "utility"), "no option of the guard"),
         (("--for", "udcg", "--prompts", "default"), "nothing beside --for udcg"),
         (("--max-loss", "0.1"), "nothing beside --for guard"),
         (("--for", "advice", "--min-keep", "2"), "no option of the guard"),

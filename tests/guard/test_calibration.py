@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from ragguard import DistractorGuard
 from ragguard.analysis.conformal import least_examples
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.guard.calibration import (
@@ -16,7 +17,7 @@ from ragguard.guard.calibration import (
     gold_of,
     mean_kept,
 )
-from ragguard.guard.policies import HelpThreshold, Judged, choose
+from ragguard.guard.policies import Judged, choose
 from ragguard.records import Passage, RetrievalStep
 
 
@@ -121,12 +122,20 @@ def with_erring_judge(rng, n):
     return rows, [[True] + [False] * 5] * n
 
 
-def test_calibration_drops_most_distractors_though_the_judge_errs():
+@pytest.mark.parametrize(("order", "least", "most"), [("help", 0.95, 1.0), ("utility", 0.0, 0.05)])
+def test_calibration_by_help_drops_what_one_by_utility_must_keep_where_the_judge_errs(order, least, most):
     judged, gold = with_erring_judge(np.random.default_rng(0), 200)
-    found = calibrated(judged, gold, 0.05, 1, skipped=0, engine="e", judge="j", prompts="p")
+    found = calibrated(judged, gold, 0.05, 1, order, skipped=0, engine="e", judge="j", prompts="p")
     assert found.gold_loss <= 0.05
-    assert found.distractors_dropped >= 0.95
-    assert set(choose([HelpThreshold(found.threshold)], judged[0], 1)) == {2, 3, 4, 5, 6}
+    assert least <= found.distractors_dropped <= most
+    gone = choose([found.policy], judged[0], 1)
+    assert set(gone) <= {2, 3, 4, 5, 6}
+    assert (len(gone) == 5) == (order == "help")
+
+
+def test_calibration_of_an_unknown_order_is_refused():
+    with pytest.raises(InvalidInput, match="help or utility"):
+        DistractorGuard("nano").calibrate([], order="gain")
 
 
 def test_saved_and_loaded(tmp_path):
