@@ -11,7 +11,6 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import unified_diff
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
@@ -80,9 +79,7 @@ def run(
         Path | None,
         typer.Option("--file", help="The file that the lines are for, where init would take another."),
     ] = None,
-    write: Annotated[
-        bool, typer.Option("--write", help="Write the lines into the file, after a diff.")
-    ] = False,
+    write: Annotated[bool, typer.Option("--write", help="Write the lines into the file.")] = False,
 ) -> None:
     """Find the framework of a project, and print the lines to add, where, and what to look at next.
 
@@ -140,8 +137,6 @@ class SourceFile:
     after: int
     """The line after which the lines go: the last of the imports at the head of the file, or of what stands there about
     the environment (`load_dotenv()`, `os.environ`), which may name an engine."""
-    shared: bool
-    """True where the next statement stands on that line, too."""
 
 
 def read_file(path: Path) -> SourceFile | None:
@@ -160,18 +155,18 @@ def read_file(path: Path) -> SourceFile | None:
             names = [] if node.level else [node.module or ""]
         for one in filter(None, map(_known, names)):
             uses[one] = min(node.lineno, uses.get(one, node.lineno))
-    head = 0
+    after = len(list(takewhile(lambda line: line.startswith("#"), text.splitlines())))
+    in_head = True
     for at, node in enumerate(body):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            break
+        in_head &= not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         docstring = at == 0 and isinstance(node, ast.Expr)
         sets = isinstance(node, ast.Expr | ast.Assign) and re.search("load_dotenv|environ", ast.dump(node))
-        if docstring or sets or isinstance(node, ast.Import | ast.ImportFrom):
-            head = at + 1
-    comments = len(list(takewhile(lambda line: line.startswith("#"), text.splitlines())))
-    after = (body[head - 1].end_lineno or 0) if head else comments
-    shared = head < len(body) and body[head].lineno <= after
-    return SourceFile(path, text, uses, after, shared=shared)
+        wanted = docstring or sets or isinstance(node, ast.Import | ast.ImportFrom)
+        if (in_head and wanted) or (
+            at and node.lineno <= after
+        ):  # or it begins on the line of the one before
+            after = node.end_lineno or after
+    return SourceFile(path, text, uses, after)
 
 
 def _known(name: str) -> str | None:
@@ -262,7 +257,7 @@ def _target(folder: Path, file: Path | None, using: Sequence[SourceFile]) -> Sou
 
 
 def _write(target: SourceFile | None, lines: Sequence[str]) -> None:
-    """Shows the difference and writes the file; raises InvalidInput where the lines cannot be placed safely."""
+    """Writes the lines into the file; raises InvalidInput where they cannot be placed safely."""
     by_hand = "put the lines in by hand, without --write"
     if target is None:
         raise InvalidInput(
@@ -271,15 +266,8 @@ def _write(target: SourceFile | None, lines: Sequence[str]) -> None:
     if taken := re.search(r"\b(rg|RagGuard)\b", target.text):
         allowed = f"a file that does not use the name {taken[0]} otherwise; {by_hand}"
         raise InvalidInput("--write", str(target.path), allowed)
-    if target.shared:
-        raise InvalidInput(
-            "--write", str(target.path), f"a file whose imports end on a line of their own; {by_hand}"
-        )
     old = target.text.splitlines(keepends=True)
     end = "\r\n" if old and old[0].endswith("\r\n") else "\n"
     block = [f"{line}{end}" for line in ["", *lines, ""]]
-    new = [*old[: target.after], *block, *old[target.after :]]
-    name = target.path.name
-    say("".join(unified_diff(old, new, name, name)))
-    target.path.write_bytes("".join(new).encode())
+    target.path.write_bytes("".join([*old[: target.after], *block, *old[target.after :]]).encode())
     say(f"written to {target.path}")

@@ -115,7 +115,6 @@ def test_written_lines_capture_the_retrieval_of_the_real_framework(make, framewo
     assert (folder / "app.py").read_text() == before
     done = init("--write")
     assert done.exit_code == 0, done.output
-    assert "+rg = RagGuard()" in done.output
     after = (folder / "app.py").read_text()
     assert printed(shown.output).strip() in after
     assert after.replace(printed(shown.output).strip(), "").split() == before.split()
@@ -168,8 +167,6 @@ def test_project_whose_name_is_a_framework_is_not_said_to_use_it(make):
 
 @pytest.mark.parametrize(("files", "said"), [
     ({"a_dot_py": "import langchain\n", "b_dot_py": "import langchain\n"}, "by --file"),
-    ({"a_dot_py": "import langchain; x = 1\n"}, "a line of their own"),
-    ({"a_dot_py": "import langchain; x = '''\n'''\n"}, "a line of their own"),
     ({"a_dot_py": "import langchain\nrg = 1\n"}, "the name rg"),
     ({"requirements_dot_txt": "langchain\n"}, "imports a framework"),
 ])  # fmt: skip
@@ -185,6 +182,7 @@ def test_write_refuses_in_one_sentence_what_it_cannot_place(make, files, said):
 @pytest.mark.parametrize(("text", "first", "then"), [
     ("import os\r\nos.environ['A'] = 'b'\r\nimport langchain\r\nprint(1)\r\n", b"import langchain\r\n", b"print(1)"),
     ("import langchain\nfrom dotenv import load_dotenv\n\nload_dotenv()\nprint(1)\n", b"load_dotenv()\n", b"print(1)"),
+    ("import langchain; x = '''\n'''; y = [\n]\nprint(1)\n", b"y = [\n]\n", b"print(1)"),
     ("#!/usr/bin/env python\ndef f():\n    import langchain\n", b"#!/usr/bin/env python\n", b"def f"),
 ])  # fmt: skip
 def test_lines_stand_behind_imports_and_head_and_the_file_keeps_its_line_ends(make, text, first, then):
