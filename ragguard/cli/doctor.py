@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from statistics import median
 from time import monotonic, perf_counter
 from typing import Annotated, Any
 
@@ -27,11 +26,11 @@ from ragguard.scorers.exam.record import ABOUT, NEEDED, ExamRecord, answers_file
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.text.secret_filter import without_secrets
 
-_MANY, _ROUNDS, _SAMPLES = 64, 5, 10
+_MANY, _SAMPLES = 64, 10
 _MEASURED_S = 2.0
-"""Seconds that the prompts of the short measurement would take one after the other, by the first call's latency."""
+"""Seconds that the prompts of the measurement would take one after the other, by the first call's latency."""
 _PATIENCE_S = 5.0
-"""Seconds after which the short measurement is given up."""
+"""Seconds after which the measurement is given up."""
 _EXACTNESS = {
     "first_token": "the first token of each label",
     "sequence": "each whole label",
@@ -43,9 +42,6 @@ def run(
     engine: Annotated[str, typer.Argument(help=f"{ENGINES}.")] = "auto",
     prompts: PromptSetName = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for one answer.")] = 120.0,
-    speed: Annotated[
-        bool, typer.Option("--speed", help=f"Measure longer: {_ROUNDS} calls of {_MANY} prompts.")
-    ] = False,
     exam: Annotated[
         bool,
         typer.Option("--exam", help="Examine what it can tell, on 150 short cases, and keep the result."),
@@ -70,7 +66,7 @@ def run(
         return
     found = Findings(quiet=as_json)
     try:
-        asyncio.run(_examine(engine, timeout, prompts, found, speed=speed))
+        asyncio.run(_examine(engine, timeout, prompts, found))
     except EngineError as error:
         say(f"{without_secrets(engine)}: not ready\n{type(error).__name__}: {error}", error=True)
         raise typer.Exit(1) from error
@@ -102,9 +98,7 @@ class Findings:
             self.tell(name, f"failed: {failure}")
 
 
-async def _examine(
-    address: str, timeout_s: float, prompts: str | None, found: Findings, *, speed: bool
-) -> None:
+async def _examine(address: str, timeout_s: float, prompts: str | None, found: Findings) -> None:
     chosen = None if prompts is None else load_prompts(prompts)
     # Nothing is repeated but what a server asks to repeat later.
     patient = Patience(attempts=1)
@@ -125,26 +119,27 @@ async def _examine(
         with found.part("labels"):
             latency = await _labels(engine, chosen, found)
         with found.part("samples"):
-            await _samples(engine, chosen, _SAMPLES if speed or latency < _MEASURED_S / 4 else 2, found)
+            await _samples(engine, chosen, _SAMPLES if latency < _MEASURED_S / 4 else 2, found)
         if "labels" not in found.data["failures"]:
             with found.part("speed"):
-                await _speed(engine, chosen, found, info.label_requests, None if speed else latency)
+                many = min(_MANY, _MEASURED_S / max(latency, 1e-3))
+                await _speed(engine, chosen, found, max(1, int(many / info.label_requests)))
         await _cost(engine, chosen, found.data, latency)
 
 
-def _questions(prompts: PromptSet, number: int, round_: int) -> list[Prompt]:
-    # Each question is new, so that no cache of the server makes it look faster; every model can read digits.
-    names = [" ".join(f"{round_:02}{i:02}") for i in range(number)]
+def _questions(prompts: PromptSet, numbers: Iterable[int]) -> list[Prompt]:
+    """Returns questions that no cache of a server knows yet, in words and digits that every model can read."""
+    firms = [" ".join(f"{number:04}") for number in numbers]
     return [
-        prompts.render("relevance", [f"Ada Berg founded firm {name}."], query=f"Who founded firm {name}?")
-        for name in names
+        prompts.render("relevance", [f"Ada Berg founded firm {firm}."], query=f"Who founded firm {firm}?")
+        for firm in firms
     ]
 
 
 async def _labels(engine: Engine, prompts: PromptSet, found: Findings) -> float:
     """Asks the first question, and returns how many seconds it took."""
     began = perf_counter()
-    first = await engine.label_probs(_questions(prompts, 1, 0), prompts.labels("relevance"))
+    first = await engine.label_probs(_questions(prompts, [0]), prompts.labels("relevance"))
     latency = perf_counter() - began
     mass, bound = min(1.0, float(first.mass[0])), first.bound is not None
     exactness = "exact" if first.exact else "estimated" if first.mode == "sampled" else "partly upper bounds"
@@ -154,6 +149,7 @@ async def _labels(engine: Engine, prompts: PromptSet, found: Findings) -> float:
     if can & {"decisions", "typed_questions"} and "label_mass" not in can:
         told = "not told by the server: a judge that would rather say something else is not noticed"
     found.tell("label mass", told, label_mass=mass, mass_is_bound=bound)
+    found.tell("1 prompt", f"{latency * 1000:.1f} ms, the first one", one_ms=latency * 1000)
     return latency
 
 
@@ -167,35 +163,14 @@ async def _samples(engine: Engine, prompts: PromptSet, count: int, found: Findin
     found.tell("samples", told, samples=count, samples_ms=ms, sample_logprobs=logprobs)
 
 
-async def _speed(
-    engine: Engine, prompts: PromptSet, found: Findings, label_requests: int, latency: float | None
-) -> None:
-    """Measures one prompt a call and many; `latency` is that of the first call, None to measure as long as it takes."""
-    labels = prompts.labels("relevance")
-    many, rounds, deadline = _MANY, _ROUNDS, None
-    if latency is not None:
-        many = max(1, int(min(_MANY, _MEASURED_S / max(latency, 1e-3)) / label_requests))
-        rounds, deadline = 1, monotonic() + _PATIENCE_S
-
-    async def milliseconds(number: int, first_round: int) -> float:
-        times = []
-        for round_ in range(first_round, first_round + rounds):
-            began = perf_counter()
-            await engine.label_probs(_questions(prompts, number, round_), labels, deadline=deadline)
-            times.append((perf_counter() - began) * 1000)
-        return median(times)
-
-    one_ms = await milliseconds(1, 1)
-    found.tell("1 prompt", f"{one_ms:.1f} ms", one_ms=one_ms)
-    many_ms = await milliseconds(many, 10) if many > 1 else one_ms
+async def _speed(engine: Engine, prompts: PromptSet, found: Findings, many: int) -> None:
+    """Measures one call of many prompts."""
+    asked, began = _questions(prompts, range(1, many + 1)), perf_counter()
+    await engine.label_probs(asked, prompts.labels("relevance"), deadline=monotonic() + _PATIENCE_S)
+    many_ms = (perf_counter() - began) * 1000
     rate = many / many_ms * 1000
-    found.tell(
-        f"{many} prompts",
-        f"{many_ms:.1f} ms, {rate:.1f} a second",
-        many=many,
-        many_ms=many_ms,
-        per_second=rate,
-    )
+    told = f"{many_ms:.1f} ms, {rate:.1f} a second"
+    found.tell(f"{many} prompts", told, many=many, many_ms=many_ms, per_second=rate)
 
 
 async def _cost(engine: Engine, prompts: PromptSet, data: dict[str, Any], latency: float) -> None:

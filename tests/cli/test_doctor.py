@@ -21,7 +21,7 @@ def doctor(*arguments):
 
 def test_vllm_server_is_ready_exactly():
     with serving(FakeModel().handle) as url:
-        result = doctor(url, "--speed")
+        result = doctor(url)
     assert result.exit_code == 0, result.output
     for part in (
         url,
