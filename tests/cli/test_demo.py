@@ -1,6 +1,5 @@
 """`ragguard demo` as a stranger runs it: what it prints, what it leaves, what it says where a framework is missing."""
 
-import json
 import os
 import re
 import shlex
@@ -42,7 +41,9 @@ def test_four_lines_say_first_what_was_paid_misled_saved_and_compared(shown):
     said = re.sub(r"\s+", " ", printed[: printed.index("no guard ")])
     assert re.search(r"Hop 2 paid \(\+\d\.\d\d ± ", said)
     assert re.search(r"Wrong: “[^”]+” is in passage \d\.\d, the reference “[^”]+” in \d\.\d", said)
-    assert re.search(r"the same agent answered “[^”]+”: right\. [1-9] of 5 answers were saved\.", said)
+    assert re.search(
+        r"the same agent answered “[^”]+”: right\. [1-9] of 5 answers were saved, 0 lost\.", said
+    )
     assert re.search(r"Better on 8 questions: .*answer_correct \+0", said)
 
 
@@ -64,23 +65,14 @@ def test_demo_prints_at_most_95_lines(shown):
     assert len(printed.splitlines()) <= 95
 
 
-def test_store_runs_and_spans_of_the_demo_can_be_read(shown):
+def test_stores_and_runs_of_the_demo_can_be_read(shown):
     _, out = shown
-    assert {path.name for path in out.iterdir()} >= {
-        "ragguard.db",
-        "worse-search.db",
-        "report.html",
-        "runs.jsonl",
-        "spans.jsonl",
-    }
     runs = list(read_runs(out / "runs.jsonl"))
     count = demo.COMPARED + 2 * demo.GUARDED
     assert len(runs) == count
     assert {len(run.steps) for run in runs} == {2}
     assert all(run.answer for run in runs)
     assert sum(step.decision is not None for run in runs for step in run.steps) == 2 * demo.GUARDED
-    names = [json.loads(line)["name"] for line in (out / "spans.jsonl").read_text().splitlines()]
-    assert (names.count("guard"), names.count("evaluate retrieval")) == (2 * demo.GUARDED, 2 * count)
     done = CliRunner().invoke(app, ["report", str(out / "ragguard.db")])
     assert done.exit_code == 0
     assert f"{count} runs" in done.output
@@ -128,11 +120,10 @@ def test_demo_without_any_framework_says_what_to_install(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_demo_with_one_framework_shows_that_one_and_says_where_no_answer_was_saved(tmp_path, monkeypatch):
+def test_demo_with_one_framework_shows_that_one(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "FRAMEWORKS", {"LangGraph": "ragguard_langchain", "Other": "neither_this"})
     monkeypatch.setattr(demo, "COMPARED", 1)
     monkeypatch.setattr(demo, "GUARDED", 1)
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), "--seed", "4"])
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert "Other is not installed here" in done.output
-    assert "No answer that was wrong without the guard was right with it" in done.output
