@@ -148,7 +148,6 @@ class Writer:
         self._usage(span, sum((score.usage for score in scores), Usage()))
         span.add(n.SCORE_ENGINE, ", ".join(sorted({score.engine for score in scores if score.engine})))
         span.add(n.SCORE_PROMPTS, ", ".join(sorted({score.prompts for score in scores if score.prompts})))
-        span.add(n.SCORE_PROVISIONAL, any(score.provisional for score in scores) or None)
         span.add(n.STEP_INDEX, None if step is None else step.index)
         if explanation is not None:
             quotes = self.content.inputs and self.content.outputs
@@ -187,7 +186,6 @@ class Writer:
         event.add(n.SCORE_LEVEL, score.level)
         event.add(n.SCORE_REFERENCE, score.reference_source)
         event.add(n.SCORE_QUESTION, score.sub_question)
-        event.add(n.SCORE_PROVISIONAL, score.provisional or None)
         event.add(n.SCORE_SCORER, identity(score))
         event.add(n.SCORE_ENGINE, score.engine)
         event.add(n.SCORE_PROMPTS, score.prompts)

@@ -194,7 +194,6 @@ def _annotation(score: Score, target: SpanContext, result: dict[str, Any]) -> di
     about = Attributes()
     for name in ("stderr", "engine", "prompts"):
         about.add(name, getattr(score, name))
-    about.add("provisional", score.provisional or None)
     about.add(SKIPPED, about.skipped or None)
     return {
         "span_id": format_span_id(target.span_id),

@@ -103,10 +103,6 @@ OURS = (
     SCORE_SCORER := Name("ragguard.evaluation.scorer", "string", "scorer, version and settings", "event"),
     SCORE_ENGINE := Name("ragguard.evaluation.engine", "string", "fingerprint of the model", "evaluation", "event"),
     SCORE_PROMPTS := Name("ragguard.evaluation.prompts", "string", "prompt set and version", "evaluation", "event"),
-    SCORE_PROVISIONAL := Name(
-        "ragguard.evaluation.provisional", "bool", "true while the run is open: its end gives the score anew",
-        "evaluation", "event",
-    ),
     SCORE_QUESTION := Name("ragguard.evaluation.sub_question", "int", "which sub-question, from 0", "event"),
     FAILURE_MESSAGE := Name("ragguard.failure.message", "string", "why there is no score", "event"),
     FAILURE_RETRY := Name("ragguard.failure.will_retry", "bool", "whether it is tried again", "event"),

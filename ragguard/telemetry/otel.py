@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from opentelemetry import metrics, trace
@@ -19,7 +19,6 @@ from opentelemetry.context import Context
 from opentelemetry.trace import (
     Link,
     NonRecordingSpan,
-    Span,
     SpanContext,
     SpanKind,
     Status,
@@ -44,14 +43,12 @@ if TYPE_CHECKING:
 
     from ragguard.telemetry.otlp import Exporting
 
-KEPT = 1024
-"""The most open runs whose spans are remembered; of a further one the oldest run's span is ended as it stands."""
-
 
 class OtelSink:
     """Sends scored runs to OpenTelemetry, as spans, events and metrics.
 
-    With no provider given, the application's own (global) ones are used.
+    With no provider given, the application's own (global) ones are used. A run is written once it has ended: of an open
+    one the costs alone are counted.
 
     Args:
         tracer_provider: The provider that gets the spans. None: the application's provider.
@@ -90,7 +87,7 @@ class OtelSink:
         self._here.get()
 
     def _begin(self) -> _Outlets:
-        """Makes private providers, where there are any, and begins to remember the spans of open runs."""
+        """Makes the tracer and the instruments, and private providers for them, where these are wanted."""
         tracers, meters = self._given
         exporting = None
         if self._private is not None:
@@ -119,20 +116,16 @@ class OtelSink:
 
     def write(self, scored: ScoredRun) -> dict[str, SpanContext]:
         """Writes one scored run; returns the span of each step, by the step's id, and the run's under ""."""
-        here = self._here.get()
-        here.instruments.record(scored)
+        self._here.get().instruments.record(scored)
         run = scored.run
-        known = here.traces.pop(run.id, None) or RunTrace()
-        parent = self._parent(run, known)
+        if run.status == "open":
+            return {}
+        parent = self._run_span(run) if run.trace is None else _span_context(run.trace)
         self._evaluation(scored, parent, None)
         targets = {"": parent}
         for step in run.steps:
-            targets[step.id] = self._target(step, parent, known)
+            targets[step.id] = self._target(step, parent)
             self._evaluation(scored, targets[step.id], step)
-        if run.status == "open":
-            here.traces[run.id] = known
-            if len(here.traces) > KEPT:
-                here.traces.pop(next(iter(here.traces))).end()
         return targets
 
     async def flush(self) -> None:
@@ -148,72 +141,45 @@ class OtelSink:
         return {} if exporting is None else exporting.undelivered()
 
     async def aclose(self) -> None:
-        """Ends the spans of open runs, and closes a private exporter after its last export; an application's own
-        providers stay open."""
+        """Closes a private exporter after its last export; an application's own providers stay open."""
         here = self._here.made
         if here is None:  # nothing was written in this process
             return
-        for known in here.traces.values():
-            known.end()
-        here.traces.clear()
         try:
             if here.exporting is not None:
                 await asyncio.to_thread(here.exporting.close)
         finally:
             here.gauge.close()
 
-    def _parent(self, run: Run, known: RunTrace) -> SpanContext:
-        """Returns the span of the run: the application's, else one of ragguard's."""
-        if run.trace is None:
-            return self._run_span(run, known)
-        # The application's span became known after ragguard had begun a span of its own.
-        if known.span is not None:
-            self._run_span(run, known)
-        return _span_context(run.trace)
-
-    def _run_span(self, run: Run, known: RunTrace) -> SpanContext:
-        """Returns the span of a run; it is ended, with its attributes, where the run has ended."""
-        span = known.span or self._here.get().tracer.start_span(
-            _line("run", run.name), context=Context(),
-            kind=SpanKind.INTERNAL, start_time=run.started_ns or None,
-        )  # fmt: skip
-        if run.status == "open":
-            known.span = span
-            return span.get_span_context()
+    def _run_span(self, run: Run) -> SpanContext:
+        """Writes a span of ragguard's for a run that has none of the application's."""
         ended = run.ended_ns or max([run.started_ns, *(step.ended_ns for step in run.steps)])
-        if span.is_recording():
-            span.set_attributes(self._write.run(run).values)
-            if run.status == "error":
-                span.set_status(Status(StatusCode.ERROR))
-        span.end(ended or None)
-        return span.get_span_context()
+        return self._write_span(
+            _line("run", run.name), Context(), run.started_ns, max(0, ended - run.started_ns),
+            attributes=lambda: self._write.run(run), error="" if run.status == "error" else None,
+        )  # fmt: skip
 
-    def _target(self, step: RetrievalStep, parent: SpanContext, known: RunTrace) -> SpanContext:
+    def _target(self, step: RetrievalStep, parent: SpanContext) -> SpanContext:
         """Returns the span of the retrieval: the application's where it is known to be one, else one of ragguard's."""
         above = parent if step.trace is None else _span_context(step.trace)
         if not above.trace_flags.sampled:
             return above
         foreign = step.trace is not None and step.trace.foreign
-        target = known.targets.get(step.id) or (above if foreign else self._step_span(step, above))
-        known.targets[step.id] = target
-        if step.decision is not None and step.id not in known.decided:
-            known.decided.add(step.id)
-            decision = step.decision
+        target = above if foreign else self._step_span(step, above)
+        if (decision := step.decision) is not None:
             length = int(decision.elapsed_ms * 1e6)
             self._write_span(
                 "guard",
-                target,
+                _under(target),
                 decision.started_ns or max(step.started_ns, (step.ended_ns or time.time_ns()) - length),
                 length,
                 attributes=lambda: self._write.decision(decision, step),
                 error=_line(decision.reason) if decision.status == "error" else None,
             )
-        if step.advice is not None and (given := (step.id, step.advice.started_ns)) not in known.advised:
-            known.advised.add(given)
-            advice = step.advice
+        if (advice := step.advice) is not None:
             self._write_span(
                 "ragguard.advice",
-                target,
+                _under(target),
                 advice.started_ns or step.ended_ns or time.time_ns(),
                 int(advice.elapsed_ms * 1e6),
                 attributes=lambda: self._write.advice(advice, step),
@@ -224,14 +190,14 @@ class OtelSink:
     def _step_span(self, step: RetrievalStep, above: SpanContext) -> SpanContext:
         error = _line(step.error.partition(":")[0]) if step.status == "error" else None
         return self._write_span(
-            _line("retrieval", source(step)), above, step.started_ns, max(0, step.ended_ns - step.started_ns),
+            _line("retrieval", source(step)), _under(above), step.started_ns, max(0, step.ended_ns - step.started_ns),
             attributes=lambda: self._write.step(step), error=error, kind=SpanKind.CLIENT,
         )  # fmt: skip
 
     def _write_span(
         self,
         name: str,
-        above: SpanContext,
+        above: Context,
         start: int,
         length: int,
         attributes: Callable[[], Attributes],
@@ -239,13 +205,11 @@ class OtelSink:
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> SpanContext:
         """Writes a span that took `length` nanoseconds; `attributes` are asked for only where it is recorded."""
-        span = self._here.get().tracer.start_span(
-            name, context=_under(above), kind=kind, start_time=start or None
-        )
+        span = self._here.get().tracer.start_span(name, context=above, kind=kind, start_time=start or None)
         if span.is_recording():
             span.set_attributes(attributes().values)
             if error is not None:
-                span.set_status(Status(StatusCode.ERROR, error))
+                span.set_status(Status(StatusCode.ERROR, error or None))
         span.end(start + length or None)
         return span.get_span_context()
 
@@ -268,11 +232,7 @@ class OtelSink:
         )
         ended = max(started, scored.ended_ns or now)
         if span.is_recording():
-            whole = (
-                None
-                if step is not None or scored.run.status == "open"
-                else explain(scored.run, scored.scores)
-            )
+            whole = None if step is not None else explain(scored.run, scored.scores)
             span.set_attributes(self._write.evaluation(scores, scored.run.id, step, whole).values)
             for name, values in events:
                 span.add_event(name, values, ended)
@@ -295,36 +255,14 @@ def _exporting() -> type[Exporting]:
 
 
 @dataclass(slots=True)
-class RunTrace:
-    """The spans that were written of one run so far."""
-
-    span: Span | None = None
-    """The span that ragguard began for the run and has not ended; None where there is none, or the application has a
-    span of the run."""
-    targets: dict[str, SpanContext] = field(default_factory=dict)
-    """The span of each step's retrieval, by the step's id."""
-    decided: set[str] = field(default_factory=set)
-    """The ids of the steps whose guard's decision has a span."""
-    advised: set[tuple[str, int]] = field(default_factory=set)
-    """The advice that has a span: the id of the step, and when the advice was asked for."""
-
-    def end(self) -> None:
-        """Ends the run's own span as it stands."""
-        if self.span is not None:
-            self.span.end()
-
-
-@dataclass(slots=True)
 class _Outlets:
-    """The ways out of one process: a forked child has private providers and spans of open runs of its own."""
+    """The ways out of one process: a forked child has private providers of its own."""
 
     exporting: Exporting | None
     """The private providers; None where spans go to the application's own, or to given ones."""
     tracer: Tracer
     instruments: Instruments
     gauge: BacklogGauge
-    traces: dict[str, RunTrace] = field(default_factory=dict)
-    """The spans of open runs, by the run's id, the oldest first."""
 
 
 def _line(*words: object) -> str:
