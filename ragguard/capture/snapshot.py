@@ -22,7 +22,7 @@ from typing import Any, TypeGuard
 from ragguard.errors import InvalidInput
 from ragguard.records import CONTENT_KIND, CUT_PASSAGES, GRADE_ERROR, Passage
 from ragguard.runtime.faults import NOTICES, describe
-from ragguard.text.plain import CUT, METADATA, plain
+from ragguard.text.plain import CUT, FIELDS, plain
 from ragguard.text.secret_filter import without_secrets
 
 HOLDERS = (
@@ -43,7 +43,7 @@ _TEXTS = ("text", "page_content", "content")
 _GRADES = range(1, 6)
 MOST_PASSAGES = 1_000
 """The most passages of one retrieval: a hook has little time, and an endless iterable would hold it for ever."""
-MOST_ENTRIES = METADATA.breadth - 1
+MOST_ENTRIES = FIELDS - 1
 """The most entries of a mapping that are copied: no more of them are kept."""
 
 

@@ -25,7 +25,7 @@ from ragguard.records import Decision, Dropped, Failure, RetrievalStep, Run
 from ragguard.runtime import scalars
 from ragguard.runtime.faults import Faults
 from ragguard.schema import FieldType, ListType, RecordType, fitted, text_fields
-from ragguard.text.plain import METADATA, plain_metadata
+from ragguard.text.plain import plain_metadata
 from ragguard.text.secret_filter import without
 
 
@@ -185,7 +185,7 @@ class Redactor:
                 return [self._value(described.item, item, quotable) for item in value]
             return self.texts(value)
         if described is scalars.MAPPING:
-            kept = plain_metadata(value, METADATA, self._text, _OWN_KEYS) if value else {}
+            kept = plain_metadata(value, self._text, _OWN_KEYS) if value else {}
             return kept | {CALLER_ID: self.id(value[CALLER_ID])} if CALLER_ID in kept else kept
         return self.id(value) if described is scalars.ID else self._text(value)
 

@@ -75,7 +75,7 @@ def llamaindex(rg, question):
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("retrieve", [by_hand, langchain, llamaindex])
-def test_cyclic_metadata_costs_the_record_its_cycles_only(rg, tmp_path, retrieve):
+def test_cyclic_metadata_costs_the_record_that_field_only(rg, tmp_path, retrieve):
     for number in range(5):
         retrieve(rg, f"question {number}")
     report = rg.flush(timeout=30)
@@ -87,8 +87,7 @@ def test_cyclic_metadata_costs_the_record_its_cycles_only(rg, tmp_path, retrieve
         (step,) = run.steps
         assert [passage.metadata["n"] for passage in step.passages] == list(range(WIDE))
         for passage in step.passages:
-            assert passage.metadata["node"]["title"] == "the chapter"
-            assert "node: a reference cycle" in passage.metadata[CUT]
+            assert passage.metadata[CUT] == "node: a reference cycle"
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 2_000_000
 
 
