@@ -46,7 +46,6 @@ class VllmModel:
         self._client, self._served = client, served
         self._url = f"{client.address.base}/completions"
         self._takes_priority = True
-        self._texts: dict[tuple[int, ...], str | None] = {(): ""}
 
     async def report(self, question: Prompt, letters: Sequence[int]) -> EngineInfo:
         """Finds out which of the features that only vLLM has this server takes, one at a time."""
@@ -84,14 +83,12 @@ class VllmModel:
 
     async def next_tokens(self, request: Request, asks: Asks) -> tuple[Logprobs, Usage]:
         """Asks for all tokens behind all prompts, each followed by the first tokens of labels, in one call."""
-        texts = [await self._text(ask.after, request.deadline) for ask in asks]
-        continued: list[Rendered]
-        if None in texts:
+        continued: Sequence[Rendered]
+        if any(ask.after for ask in asks):
             ids = await self.tokens.ids(request.prompts, request.deadline)
             continued = [[*prompt, *ask.after] for ask in asks for prompt in ids]
-        else:
-            rendered = await self.tokens.render(request.prompts, request.deadline)
-            continued = [f"{prompt}{text}" for text in texts for prompt in rendered]
+        else:  # then there is one ask, and no prompt needs to become ids
+            continued = await self.tokens.render(request.prompts, request.deadline)
         tokens = sorted({token for ask in asks for token in ask.tokens})
         logprobs, usage = await self._label_logprobs(continued, tokens, request)
         size = len(request.prompts)
@@ -187,14 +184,6 @@ class VllmModel:
             choices += _ordered(answer, len(part) * n, self._url)
             usage += usage_of(answer, len(part))
         return choices, usage
-
-    async def _text(self, ids: tuple[int, ...], deadline: float | None) -> str | None:
-        """Returns a text that becomes exactly these tokens after a prompt, or None."""
-        if ids not in self._texts:
-            text = await self.tokens.text_of(ids, deadline)
-            same = await self.tokens.continuations([text], deadline) == [ids]
-            self._texts[ids] = text if same else None
-        return self._texts[ids]
 
 
 def _ordered(answer: Any, expected: int, url: str) -> list[Mapping[str, Any]]:
