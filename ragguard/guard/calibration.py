@@ -25,7 +25,7 @@ from ragguard.scorers.grades import RELEVANT
 Floats = NDArray[np.float64]
 FORMAT = 2
 Order = Literal["help", "utility"]
-"""What passages are ordered by: the probability that they help, or the paper's utility."""
+"""A number that passages are ordered by: the probability that they help, or the paper's utility."""
 
 
 @dataclass(frozen=True, slots=True)
