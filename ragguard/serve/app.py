@@ -187,7 +187,7 @@ class Endpoints:
         """Takes runs, one a line: they are in the store once the reply is sent."""
         body = await body_of(request)
         read = (
-            line_of(raw, min(len(raw), LONGEST_LINE), number, names_files=False)
+            line_of(raw, min(len(raw), LONGEST_LINE), number)
             for number, raw in enumerate(body.split(b"\n"), 1)
         )
         lines = [line for line in read if line is not None]
@@ -214,7 +214,7 @@ class Endpoints:
         """Returns what to do after the steps of a run so far."""
         asked = record_of(_Advise, await json_of(request))
         try:
-            advice = await self.rg.advice.aadvise(run_of_data(asked.run, names_files=False), asked.budget_ms)
+            advice = await self.rg.advice.aadvise(run_of_data(asked.run), asked.budget_ms)
         except InvalidInput as wrong:
             raise InvalidInput(f"run.{wrong.argument}", wrong.value, wrong.allowed) from wrong
         except AdviceError as error:

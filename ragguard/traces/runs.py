@@ -87,7 +87,7 @@ def _run(root: RunRoot) -> TracedRun:
 
 def _whole_run(top: TraceSpan, records: Sequence[Record]) -> Run:
     """Returns the run that a RagGuard captured and sent, with the places of its spans in the trace."""
-    run = run_of_data(json_of_line(str(top.attributes[RUN_WHOLE]).encode()), names_files=False)
+    run = run_of_data(json_of_line(str(top.attributes[RUN_WHOLE]).encode()))
     spans = (record.span for record in records if record.kind == "retrieval")
     places = {span.attributes.get(STEP_ID): _place(span, foreign=True) for span in spans}
     steps = [replace(step, trace=places.get(step.id)) for step in run.steps]

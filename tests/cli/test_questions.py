@@ -77,7 +77,7 @@ def test_without_documents_the_paragraphs_of_the_report_are_its_passages():
         made(ReferenceReport(QUESTION, "Nothing is known."))
 
 
-def test_runs_name_the_file(tmp_path):
+def test_run_names_the_file_and_a_run_file_may_not(tmp_path):
     path = tmp_path / "questions.jsonl"
     write_runs([made()], path)
     with RagGuard("nano", store=None, scorers=()) as rg, rg.run(QUESTION, sub_questions=str(path)) as run:
@@ -85,12 +85,13 @@ def test_runs_name_the_file(tmp_path):
     runs = tmp_path / "runs.jsonl"
     line = {"question": QUESTION, "steps": [], "sub_questions": str(path)}
     runs.write_text(json.dumps(line))
-    assert next(read_runs(runs)).sub_questions == run.sub_questions
-    runs.write_text(json.dumps(line | {"question": "Another one?"}))
-    with pytest.raises(RunFormatError, match="a file with sub-questions for 'Another one"):
+    with pytest.raises(RunFormatError, match="the sub-questions themselves"):
         next(read_runs(runs))
-    with RagGuard("nano", store=None, scorers=()) as rg, pytest.raises(InvalidInput, match="can be read"):
-        rg.run(QUESTION, sub_questions=str(tmp_path / "missing.jsonl"))
+    with RagGuard("nano", store=None, scorers=()) as rg:
+        with pytest.raises(InvalidInput, match="a file with sub-questions for 'Another one"):
+            rg.run("Another one?", sub_questions=str(path))
+        with pytest.raises(InvalidInput, match="can be read"):
+            rg.run(QUESTION, sub_questions=str(tmp_path / "missing.jsonl"))
 
 
 def test_a_judge_that_has_no_such_prompt_is_told_in_a_sentence(tmp_path):

@@ -21,12 +21,12 @@ from dataclasses import asdict, fields
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeGuard, cast
+from typing import IO, Any, Final, NamedTuple, TypeGuard, cast
 
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.runtime.arguments import output_path
-from ragguard.runtime.faults import describe, why_unreadable
+from ragguard.runtime.faults import describe
 from ragguard.schema import Data, checked_run, data_of, read_record
 from ragguard.storage.sqlite.schema import dump
 from ragguard.text.plain import plain_metadata
@@ -37,6 +37,8 @@ LONGEST_LINE = 64 * 2**20
 MOST_VALUES = 4_000_000
 """The most brackets and commas of one line, since sixty megabytes of `[],` would become 1.5 GB of lists."""
 _PIECE = 2**20
+_BLANK: Final = object()
+"""Stands for a line without content."""
 
 
 class Line(NamedTuple):
@@ -78,22 +80,22 @@ def read_runs(source: str | Path | IO[bytes]) -> Iterator[Run]:
         yield line.run
 
 
-def line_of(
-    raw: bytes, size: int, number: int, unit: str = "line", *, names_files: bool = True
-) -> Line | None:
+def line_of(raw: bytes, size: int, number: int, unit: str = "line") -> Line | None:
     """Returns a line of `raw_lines`, of `size` bytes; None where it is blank. Errors name it by its number, or by its
     first byte where lines are not counted and the `unit` is `byte`."""
     try:
-        if size > LONGEST_LINE:
-            raise InvalidInput("length", f"over {LONGEST_LINE} bytes", "shorter lines")
-        return (
-            Line(number, run_of_data(json_of_line(raw), names_files=names_files), None)
-            if raw.strip()
-            else None
-        )
+        data = _data_of_line(raw, size)
+        return None if data is _BLANK else Line(number, run_of_data(data), None)
     except InvalidInput as wrong:
         problem = RunFormatError(number, wrong.argument or "line", wrong.value, wrong.allowed, unit=unit)
         return Line(number, None, problem)
+
+
+def _data_of_line(raw: bytes, size: int) -> Any:
+    """Returns what a line of `raw_lines` holds, or `_BLANK`."""
+    if size > LONGEST_LINE:
+        raise InvalidInput("length", f"over {LONGEST_LINE} bytes", "shorter lines")
+    return json_of_line(raw) if raw.strip() else _BLANK
 
 
 def json_of_line(raw: bytes) -> Any:
@@ -116,10 +118,9 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON's")
 
 
-def run_of_data(data: object, *, names_files: bool = True) -> Run:
-    """Returns the run that the data of a line describe; raises InvalidInput for the first wrong field, by its path.
-    Without `names_files`, as for data from elsewhere, no file of this machine is read for them."""
-    run = read_record(Run, _completed(data, names_files=names_files) if isinstance(data, dict) else data)
+def run_of_data(data: object) -> Run:
+    """Returns the run that the data of a line describe; raises InvalidInput for the first wrong field, by its path."""
+    run = read_record(Run, _completed(data) if isinstance(data, dict) else data)
     if not run.question.strip():
         raise InvalidInput("question", run.question, "a question that is not empty")
     if run.status == "open":
@@ -135,7 +136,7 @@ def run_of_data(data: object, *, names_files: bool = True) -> Run:
     return run
 
 
-def _completed(data: Data, *, names_files: bool) -> Data:
+def _completed(data: Data) -> Data:
     """Returns the data of a line with the id, the time and the steps' turns that it leaves out."""
     if data.get("format", FORMAT) != FORMAT:
         raise InvalidInput("format", data["format"], f"{FORMAT!r}, or none; a newer ragguard may know it")
@@ -144,8 +145,10 @@ def _completed(data: Data, *, names_files: bool) -> Data:
     if completed.get("id", "") == "":
         canonical = json.dumps(data, sort_keys=True, ensure_ascii=True).encode("ascii")
         completed["id"] = hashlib.sha256(canonical).hexdigest()[:32]
-    if names_files and is_question_file(asked := data.get("sub_questions")):
-        completed["sub_questions"] = sub_questions_in(asked, str(data.get("question", "")))
+    if is_question_file(asked := data.get("sub_questions")):
+        raise InvalidInput(
+            "sub_questions", asked, "the sub-questions themselves; rg.run alone takes the name of a file"
+        )
     if isinstance(steps := data.get("steps"), list):
         # A step without a turn follows the step before it.
         completed["steps"] = [
@@ -315,8 +318,8 @@ def check_score_file(path: str | Path) -> None:
 
 
 def read_score_file(path: str | Path) -> Iterator[ScoredRun]:
-    """Yields the runs of a score file of JSON lines, without steps and without provisional scores, which a sink appends
-    while a run is open."""
+    """Yields the runs of a score file of JSON lines, packed or not, without steps and without provisional scores, which
+    a sink appends while a run is open."""
     for (run_id, question), group in groupby(_records(path), key=lambda record: record[:2]):
         results = [result for _, _, result in group if not (isinstance(result, Score) and result.provisional)]
         if not results:  # a provisional score: the scores of the run's end come later in the file
@@ -329,23 +332,16 @@ def read_score_file(path: str | Path) -> Iterator[ScoredRun]:
 
 
 def _records(path: str | Path) -> Iterator[tuple[str, str, Score | Failure]]:
-    try:
-        with open(path, encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield _record(line, number, path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path} could not be read ({why_unreadable(error)}); check the path") from error
-
-
-def _record(line: str, number: int, path: str | Path) -> tuple[str, str, Score | Failure]:
-    try:
-        return _record_of(json.loads(line), path)
-    except InvalidInput as wrong:
-        where = f", {wrong.argument}" if wrong.argument else ""
-        raise InvalidInput(f"{path}, line {number}{where}", wrong.value, wrong.allowed) from None
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path}, line {number}", line[:60], f"one JSON object; {error}") from error
+    with opened(path) as (file, _):
+        for number, (raw, size) in enumerate(raw_lines(file, LONGEST_LINE), 1):
+            try:
+                data = _data_of_line(raw, size)
+                record = None if data is _BLANK else _record_of(data, path)
+            except InvalidInput as wrong:
+                where = f", {wrong.argument}" if wrong.argument else ""
+                raise InvalidInput(f"{path}, line {number}{where}", wrong.value, wrong.allowed) from None
+            if record is not None:
+                yield record
 
 
 def _record_of(data: object, path: str | Path) -> tuple[str, str, Score | Failure]:

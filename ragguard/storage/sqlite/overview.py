@@ -170,46 +170,46 @@ def overviews_at(
     """Returns the runs with these `seq`; raises where a row cannot be read."""
     heads, steps = rows_at(connection, seqs)
     known = texts_of(connection, [body for _, body in steps]) if texts else {}
-    summaries = _summaries(connection, seqs, misleads)
     failures = failures_at(connection, {row["seq"]: row["id"] for row, _ in heads})
     found = {
         row["seq"]: Overview(
-            row, body.get("references") or [], body.get("sub_questions") or [], [],
-            summary=summaries.get(row["seq"]) or ScoreSummary(), failures=failures[row["seq"]],
-            metadata=body.get("metadata") or {},
+            row, body.get("references") or [], body.get("sub_questions") or [], [], ScoreSummary(),
+            failures=failures[row["seq"]], metadata=body.get("metadata") or {},
         )
         for row, body in heads
     }  # fmt: skip
     for row, body in steps:
         found[row["run"]].steps.append(_step(row, body, known))
-    _count_only_what_was_read(connection, found, misleads)
+    summaries = list(chunks(connection, _SCORES_OF_RUNS, seqs))
+    origins = origins_of(connection, {int(number) for row in summaries for number in row[5].split(",")})
+    for (
+        seq,
+        of_passages,
+        of_steps,
+        of_run,
+        usages,
+        numbers,
+        made,
+        provisional,
+        shortened,
+        utilities,
+    ) in summaries:
+        unread = {
+            (step.seq, position)
+            for step in found[seq].steps
+            for position, kept in enumerate(step.kept, 1)
+            if not kept
+        }
+        read = [(value, 2 * error) for *at, value, error in json.loads(utilities) if tuple(at) not in unread]
+        found[seq].summary = ScoreSummary(
+            of_passages, of_steps, of_run, min((value for value, _ in read), default=None),
+            misleading=sum(value < misleads and value + error < 0 for value, error in read),
+            usage=_sum(usages.split("\n")),
+            engines=sorted({origins[int(number)][1] for number in numbers.split(",")} - {""}),
+            sub_questions=[str(question) for question in json.loads(made or "[]")], provisional=provisional,
+            shortened=shortened,
+        )  # fmt: skip
     return found
-
-
-def _count_only_what_was_read(
-    connection: sqlite3.Connection, overviews: Mapping[int, Overview], misleads: float
-) -> None:
-    """Corrects the worst utility, and the number of misleading passages, of runs with passages that the model did not
-    get: SQL gathers those as well."""
-    unread = {
-        (seq, step.seq, position)
-        for seq, overview in overviews.items()
-        if overview.summary.misleading or overview.summary.worst is not None
-        for step in overview.steps
-        for position, kept in enumerate(step.kept, 1)
-        if not kept
-    }
-    affected = sorted({seq for seq, *_ in unread})
-    read: dict[int, list[tuple[float, float]]] = {seq: [] for seq in affected}
-    for seq, step, position, utility, stderr in chunks(connection, _UTILITIES, affected):
-        if (seq, step, position) not in unread:
-            read[seq].append((utility, stderr))
-    for seq, utilities in read.items():
-        summary = overviews[seq].summary
-        summary.worst = min((utility for utility, _ in utilities), default=None)
-        summary.misleading = sum(
-            utility < misleads and utility + 2 * stderr < 0 for utility, stderr in utilities
-        )
 
 
 def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str]) -> StepLine:
@@ -249,41 +249,17 @@ _SCORES_OF_RUNS = (
     f"iif(name = 'utility', {_UNITS.format('stderr')}, NULL))) "
     "FILTER (WHERE level = 'passage' AND position IS NOT NULL), "
     f"{_SCORES_OF_LEVEL.format('steps.seq', 'step')}, {_SCORES_OF_LEVEL.format('NULL', 'run')}, "
-    "min(value) FILTER (WHERE name = 'utility'), count(*) FILTER (WHERE name = 'utility' AND value < ? "
-    "AND value + 2 * coalesce(stderr, 0) < 0), "
     "group_concat(usage, char(10)), group_concat(DISTINCT origin), "
     "min(json_extract(metadata, '$.sub_questions')) "
     "FILTER (WHERE metadata <> '' AND json_type(metadata, '$.sub_questions') = 'array'), "
     f"count(*) FILTER (WHERE {IS_PROVISIONAL}), "
     "json_group_array(json_array(steps.seq, position, name, "
     f"json_extract(metadata, '$.{LEFT_OUT}'), json_extract(metadata, '$.{CUT_TOKENS}'))) "
-    f"FILTER (WHERE steps.seq IS NOT NULL AND ({_IS_SHORTENED})) "
+    f"FILTER (WHERE steps.seq IS NOT NULL AND ({_IS_SHORTENED})), "
+    "json_group_array(json_array(steps.seq, position, value, coalesce(stderr, 0))) FILTER (WHERE name = 'utility') "
     "FROM scores LEFT JOIN steps ON steps.run = scores.run AND steps.id = scores.step_id "
     "WHERE scores.run IN ({}) GROUP BY scores.run"
 )
-_UTILITIES = (
-    "SELECT scores.run, steps.seq, position, value, coalesce(stderr, 0) FROM scores "
-    "LEFT JOIN steps ON steps.run = scores.run AND steps.id = scores.step_id "
-    "WHERE scores.run IN ({}) AND name = 'utility'"
-)
-
-
-def _summaries(
-    connection: sqlite3.Connection, seqs: Sequence[int], misleads: float
-) -> dict[int, ScoreSummary]:
-    rows = list(chunks(connection, _SCORES_OF_RUNS, seqs, misleads))
-    origins = origins_of(connection, {int(number) for row in rows for number in row[7].split(",")})
-    return {
-        seq: ScoreSummary(
-            of_passages, of_steps, of_run, worst, misleading=misleading, usage=_sum(usages.split("\n")),
-            engines=sorted({origins[int(number)][1] for number in numbers.split(",")} - {""}),
-            sub_questions=[str(question) for question in json.loads(made or "[]")], provisional=provisional,
-            shortened=shortened,
-        )
-        for (
-            seq, of_passages, of_steps, of_run, worst, misleading, usages, numbers, made, provisional, shortened
-        ) in rows
-    }  # fmt: skip
 
 
 def _sum(usages: list[str]) -> Usage:
