@@ -8,27 +8,30 @@ that checks takes over its runs, so that no run is scored by two processes at a 
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sqlite3
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 from ragguard.records import Failure, Run, Score
 from ragguard.runtime.deadline import now_ns
 from ragguard.storage.sqlite import rows
-from ragguard.storage.sqlite.processes import Process
 from ragguard.storage.sqlite.schema import Data, dump, storable
 from ragguard.storage.sqlite.score_rows import delete_outdated, insert_scores
-from ragguard.storage.sqlite.stored_runs import REMOVED_AT_ONCE, delete_runs, find_run
-from ragguard.text.plain import plain_metadata
+from ragguard.storage.sqlite.stored_runs import REMOVED_AT_ONCE, delete_runs
 
 LEASE_SECONDS = 30.0
 _LONGEST_RETRY = 900.0
 """The most seconds that a run which a dead process left may wait for its next attempt."""
 MEMORY_RUNS = 10_000
 MEMORY_BYTES = 256 * 2**20
-_UNSENT = "coalesce(emit_after, (SELECT coalesce(max(seq), 0) FROM scores WHERE run = runs.seq))"
+UNSENT = "coalesce(emit_after, (SELECT coalesce(max(seq), 0) FROM scores WHERE run = runs.seq))"
 """The `seq` of the last score that the sinks have received, or need not receive."""
 _DROPPED = (
     "more runs waited to be scored than queue_size allows, so this one was let go; raise queue_size, sample less, or "
@@ -98,31 +101,18 @@ class ScoringOutcome:
         return bool(self.failures) or (not self.scores and self.attempts == 1)
 
 
-def due(db: sqlite3.Connection, owner: str, limit: int) -> list[Due]:
-    """Returns the first runs that a process has to score or deliver."""
+def due(db: sqlite3.Connection, owner: str, limit: int) -> tuple[list[Due], int | None]:
+    """Returns the first runs that a process has to score or deliver, and the first time after now at which another is
+    to be scored; None where there is none."""
+    now = now_ns()
     rows = db.execute(
         "SELECT seq, id, revision, attempts, due_ns IS NOT NULL FROM runs "
         "WHERE owner = ? AND (due_ns <= ? OR emit_after IS NOT NULL) ORDER BY due_ns, seq LIMIT ?",
-        (owner, now_ns(), limit),
-    )
-    return [
-        Due(seq, id, revision, attempts, score=bool(score)) for seq, id, revision, attempts, score in rows
-    ]
-
-
-def next_due(db: sqlite3.Connection, owner: str) -> int | None:
-    """Returns the first time after now at which a run of a process is to be scored; None where there is none."""
-    row = db.execute(
-        "SELECT min(due_ns) FROM runs WHERE owner = ? AND due_ns > ?", (owner, now_ns())
-    ).fetchone()
-    found: int | None = row[0]
-    return found
-
-
-def claim_of(db: sqlite3.Connection, due: Due) -> Claim:
-    """Returns a due run with its scores that no sink has received yet."""
-    run = rows.runs_at(db, [due.seq])[due.seq]
-    return Claim(due, run, rows.scores_at(db, {due.seq: due.run_id}, unsent=True)[due.seq])
+        (owner, now, limit),
+    ).fetchall()
+    later = db.execute("SELECT min(due_ns) FROM runs WHERE owner = ? AND due_ns > ?", (owner, now)).fetchone()
+    found = [Due(seq, id, revision, attempts, bool(score)) for seq, id, revision, attempts, score in rows]
+    return found, later[0]
 
 
 def left(db: sqlite3.Connection, owner: str, queued_until_ns: int | None = None) -> Left:
@@ -137,12 +127,6 @@ def left(db: sqlite3.Connection, owner: str, queued_until_ns: int | None = None)
     are_open = "SELECT count(*) FROM runs WHERE owner = ? AND status = 'open'"
     opened = db.execute(are_open, (owner,)).fetchone()[0]
     return Left(pending, opened, next_ns, retrying=retrying, undelivered=undelivered)
-
-
-def is_scored(db: sqlite3.Connection, seq: int, revision: int, identity: str) -> bool:
-    """Returns whether a scoring with these settings is finished for this revision of the run."""
-    finished = "SELECT 1 FROM scorings WHERE run = ? AND revision = ? AND identity = ? AND finished"
-    return db.execute(finished, (seq, revision, identity)).fetchone() is not None
 
 
 def store_outcome(db: sqlite3.Connection, outcome: ScoringOutcome) -> list[Score]:
@@ -164,61 +148,20 @@ def store_outcome(db: sqlite3.Connection, outcome: ScoringOutcome) -> list[Score
     )
     if outcome.emit and (new or outcome.says_something):
         db.execute("UPDATE runs SET emit_after = coalesce(emit_after, ?) WHERE seq = ?", (last, run))
-    keep_references(db, run, outcome.references)
+    if outcome.references is not None:
+        change_body(db, run, {"references": list(outcome.references)})
     if revision == head["revision"]:
         retry = (outcome.retry_ns, outcome.attempts, run)
         db.execute("UPDATE runs SET due_ns = ?, attempts = ? WHERE seq = ?", retry)
-    _let_go(db, run)
+    let_go(db, run)
     return new
-
-
-def store_provisional(
-    db: sqlite3.Connection,
-    run_id: str,
-    scores: Sequence[Score],
-    failures: Sequence[Failure],
-    references: Sequence[str] | None,
-) -> list[Score] | None:
-    """Stores the provisional results of an open run; returns the scores that are new or have changed. Returns None
-    and stores nothing where the run has ended since. No settings count as done for the run."""
-    head = db.execute("SELECT seq, status FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
-    if head is None or head["status"] != "open":
-        return None
-    db.execute("DELETE FROM failures WHERE run = ?", (head["seq"],))
-    insert_failures(db, head["seq"], "", failures)
-    keep_references(db, head["seq"], references)
-    return insert_scores(db, head["seq"], scores)
-
-
-def keep_unscored(db: sqlite3.Connection, due: Due, *, emit: bool) -> None:
-    """Marks a run as not to be scored now; it can be scored later."""
-    emit_after = _UNSENT if emit else "emit_after"
-    statement = f"UPDATE runs SET due_ns = NULL, emit_after = {emit_after} WHERE seq = ? AND revision = ?"
-    db.execute(statement, (due.seq, due.revision))
-    _let_go(db, due.seq)
-
-
-def emitted(db: sqlite3.Connection, run_id: str) -> None:
-    """Marks a run as delivered to the sinks."""
-    seq = find_run(db, run_id)
-    if seq is not None:
-        db.execute("UPDATE runs SET emit_after = NULL WHERE seq = ?", (seq,))
-        _let_go(db, seq)
 
 
 def give_up(db: sqlite3.Connection, run: int, failure: Failure) -> None:
     """Marks a run as one that is neither scored nor delivered, for the reason that the failure says."""
     insert_failures(db, run, "", [failure])
     db.execute("UPDATE runs SET due_ns = NULL, emit_after = NULL WHERE seq = ?", (run,))
-    _let_go(db, run)
-
-
-def keep_all_unscored(db: sqlite3.Connection, owner: str) -> None:
-    """Marks all ended runs of an owner as not to be scored, for a process that only captures."""
-    db.execute(
-        "UPDATE runs SET owner = NULL, due_ns = NULL, queued_ns = NULL WHERE owner = ? AND due_ns IS NOT NULL",
-        (owner,),
-    )
+    let_go(db, run)
 
 
 def insert_failures(db: sqlite3.Connection, run: int, identity: str, failures: Sequence[Failure]) -> None:
@@ -234,7 +177,8 @@ def insert_failures(db: sqlite3.Connection, run: int, identity: str, failures: S
     db.executemany(f"INSERT INTO failures ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
-def _let_go(db: sqlite3.Connection, run: int) -> None:
+def let_go(db: sqlite3.Connection, run: int) -> None:
+    """Ends the ownership of a run for which nothing is left to do."""
     db.execute(
         "UPDATE runs SET owner = NULL, queued_ns = NULL WHERE seq = ? AND due_ns IS NULL "
         "AND emit_after IS NULL AND status <> 'open'",
@@ -242,37 +186,12 @@ def _let_go(db: sqlite3.Connection, run: int) -> None:
     )
 
 
-def _change_body(db: sqlite3.Connection, run: int, change: Data) -> None:
+def change_body(db: sqlite3.Connection, run: int, change: Data) -> None:
+    """Puts values into the body of a run; metadata are added to those that are there."""
     body: Data = json.loads(db.execute("SELECT body FROM runs WHERE seq = ?", (run,)).fetchone()[0])
+    if "metadata" in change:
+        change = change | {"metadata": body.get("metadata", {}) | change["metadata"]}
     db.execute("UPDATE runs SET body = ? WHERE seq = ?", (dump(body | change), run))
-
-
-def keep_references(db: sqlite3.Connection, run: int, references: Sequence[str] | None) -> None:
-    """Writes references that were found while scoring into the run; None leaves it as it is."""
-    if references is not None:
-        _change_body(db, run, {"references": list(references)})
-
-
-def add_metadata(
-    db: sqlite3.Connection, run_id: str, metadata: Mapping[str, Any], *, due_with: str = ""
-) -> bool:
-    """Adds metadata to a stored run, open or not; returns False where it is not there. One that has ended is due again
-    with the owner `due_with`, where one is named."""
-    seq = find_run(db, run_id)
-    if seq is None:
-        return False
-    known = json.loads(db.execute("SELECT body FROM runs WHERE seq = ?", (seq,)).fetchone()[0]).get(
-        "metadata", {}
-    )
-    _change_body(db, seq, {"metadata": {**known, **plain_metadata(metadata)}})
-    if due_with:
-        now = now_ns()
-        db.execute(
-            "UPDATE runs SET revision = revision + 1, attempts = 0, owner = ?, due_ns = ?, queued_ns = ? "
-            "WHERE seq = ? AND status <> 'open'",
-            (due_with, now, now, seq),
-        )
-    return True
 
 
 def drop_waiting(memory: sqlite3.Connection, owner: str, most: int, claimed: Collection[str]) -> int:
@@ -301,6 +220,54 @@ def evict_done(memory: sqlite3.Connection) -> None:
         delete_runs(memory, rows.find_seqs(memory, done, REMOVED_AT_ONCE))
 
 
+class Process(NamedTuple):
+    """The identity of a process, so that another on the same machine can tell whether it lives."""
+
+    owner: str
+    machine: str
+    pid: int
+    born: str
+
+    def has_ended(self, *, at_the_latest: bool) -> bool:
+        """Returns whether the process has ended. On the same machine the process table tells at once, whatever the
+        clock; elsewhere only the end of its lease does, which is given."""
+        if self.machine != _machine() or (found := _born(self.pid)) == "":
+            return at_the_latest
+        return found != self.born
+
+
+def this_process(owner: str) -> Process:
+    """Returns the identity of this process."""
+    return Process(owner, _machine(), os.getpid(), _born(os.getpid()) or "")
+
+
+@cache
+def _machine() -> str:
+    """Returns the names of the machine, its boot and the process namespace, in which a process id is unique."""
+    parts = [socket.gethostname(), "", ""]
+    with suppress(OSError):  # no Linux
+        parts[1] = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        parts[2] = os.readlink("/proc/self/ns/pid")
+    return "/".join(parts)
+
+
+def _born(pid: int) -> str | None:
+    """Returns the start of a process, in the system's own unit: '' where that cannot be read, None where there is no
+    such process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        return ""  # it is somebody else's
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    fields = stat[stat.rindex(")") + 2 :].split()
+    return None if fields[0] in "ZX" else fields[19]
+
+
 def renew(db: sqlite3.Connection, process: Process) -> None:
     """Renews the lease of the process."""
     expires_ns = time.time_ns() + int(LEASE_SECONDS * 1e9)
@@ -317,11 +284,6 @@ def hold(db: sqlite3.Connection, process: Process) -> None:
         renew(db, process)
 
 
-def resign(db: sqlite3.Connection, owner: str) -> None:
-    """Ends the lease, so that other processes take over the runs that are not done."""
-    db.execute("DELETE FROM leases WHERE owner = ?", (owner,))
-
-
 def adopt(db: sqlite3.Connection, owner: str) -> None:
     """Takes over the runs of dead processes; those that were open end as abandoned."""
     now = now_ns()
@@ -335,7 +297,7 @@ def adopt(db: sqlite3.Connection, owner: str) -> None:
             "due_ns = min(due_ns, ? + iif(attempts, ?, 0)) WHERE owner = ?",
             (owner, now, now, int(_LONGEST_RETRY * 1e9), one),
         )
-        resign(db, one)
+        db.execute("DELETE FROM leases WHERE owner = ?", (one,))
 
 
 def _dead(db: sqlite3.Connection) -> list[str]:

@@ -37,11 +37,8 @@ class StoreReader:
 
     def __init__(self, path: str | Path) -> None:
         self._db = Database(file_path("store", path), read_only=True)
-
-    @property
-    def path(self) -> Path | None:
+        self.path: Path | None = self._db.path
         """The path of the file; None in memory."""
-        return self._db.path
 
     def run_count(self) -> int:
         """Returns how many runs the store has."""

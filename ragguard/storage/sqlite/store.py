@@ -23,12 +23,13 @@ from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.threads import TimeSlice
 from ragguard.storage.sqlite import ledger, rows
 from ragguard.storage.sqlite.database import Database
-from ragguard.storage.sqlite.ledger import Claim, Due, Left, ScoringOutcome
-from ragguard.storage.sqlite.processes import this_process
+from ragguard.storage.sqlite.ledger import Claim, Due, Left, ScoringOutcome, this_process
 from ragguard.storage.sqlite.reader import UNREADABLE, StoreReader
+from ragguard.storage.sqlite.schema import storable
 from ragguard.storage.sqlite.score_rows import insert_scores
-from ragguard.storage.sqlite.stored_runs import REMOVED_AT_ONCE, delete_runs, find_runs
+from ragguard.storage.sqlite.stored_runs import REMOVED_AT_ONCE, delete_runs, find_run, find_runs
 from ragguard.storage.sqlite.writing import EventBatch, Writing
+from ragguard.text.plain import plain_metadata
 from ragguard.text.secret_filter import logger
 
 Durability = Literal["fast", "full"]
@@ -73,8 +74,8 @@ class Store(StoreReader):
         """Runs that were deleted, whose texts may still be in the log; "" stands for those that grew old."""
         self.outage = ""
         """The reason why the last change could not be written; '' where it was."""
-        file = None if path is None else file_path("store", path)
-        self._db = Database(file, full=durability == "full")
+        self.path = None if path is None else file_path("store", path)
+        self._db = Database(self.path, full=durability == "full")
         try:
             with self._transaction():  # a disk that takes nothing is an error at the start
                 pass
@@ -161,7 +162,8 @@ class Store(StoreReader):
         with self._transaction() as db:
             writing = Writing(db, self._process.owner)
             row = writing.write_run(run)
-            scored = ledger.is_scored(db, row.seq, row.revision, identity)
+            finished = "SELECT 1 FROM scorings WHERE run = ? AND revision = ? AND identity = ? AND finished"
+            scored = db.execute(finished, (row.seq, row.revision, identity)).fetchone() is not None
             if not scored:
                 row.make_due(self._process.owner, now_ns())
                 row.attempts = 0
@@ -185,7 +187,7 @@ class Store(StoreReader):
     def content(self) -> bytes:
         """Returns the content of a file that holds this store."""
         with self._transaction() as db:
-            ledger.resign(db, self._process.owner)
+            self._resign(db)
         with self._db.snapshot() as db:
             return db.serialize()
 
@@ -207,9 +209,17 @@ class Store(StoreReader):
         """Adds metadata to a run, open or not; returns False where it is not there. With `due` a run that has ended is
         due again, as for a sink that sends the metadata on."""
         with self._transaction() as db:
-            known = ledger.add_metadata(db, run_id, metadata, due_with=self._process.owner if due else "")
-        self.count("runs_noted", known)
-        return known
+            seq = find_run(db, run_id)
+            if seq is not None:
+                ledger.change_body(db, seq, {"metadata": plain_metadata(metadata)})
+            if seq is not None and due:
+                db.execute(
+                    "UPDATE runs SET revision = revision + 1, attempts = 0, owner = ?1, due_ns = ?2, queued_ns = ?2 "
+                    "WHERE seq = ?3 AND status <> 'open'",
+                    (self._process.owner, now_ns(), seq),
+                )
+        self.count("runs_noted", seq is not None)
+        return seq is not None
 
     def claim(self, limit: int) -> tuple[list[Claim], int | None]:
         """Returns the next runs to be scored or delivered, at most `limit`, and claims them; also the time at which the
@@ -217,14 +227,15 @@ class Store(StoreReader):
         claims: list[Claim] = []
         unreadable: list[tuple[Due, str]] = []
         with self._db.snapshot() as db:
-            found = ledger.due(db, self._process.owner, limit + len(self._claimed))
+            found, later = ledger.due(db, self._process.owner, limit + len(self._claimed))
             free = [due for due in found if due.run_id not in self._claimed][:limit]
             for due in free:
                 try:
-                    claims.append(ledger.claim_of(db, due))
+                    run = rows.runs_at(db, [due.seq])[due.seq]
+                    unsent = rows.scores_at(db, {due.seq: due.run_id}, unsent=True)[due.seq]
+                    claims.append(Claim(due, run, unsent))
                 except UNREADABLE as error:
                     unreadable.append((due, describe(error)))
-            next_ns = 0 if found and not free else ledger.next_due(db, self._process.owner)
         self._claimed.update(claim.run.id for claim in claims)
         if unreadable:  # they would be claimed again and again
             with self._transaction() as db:
@@ -232,7 +243,7 @@ class Store(StoreReader):
                     message = f"the run cannot be read from the store ({reason}), so it is not scored"
                     ledger.give_up(db, due.seq, Failure("store", "StoreError", message, run_id=due.run_id))
             self.count("runs_failed", len(unreadable))
-        return claims, next_ns
+        return claims, 0 if found and not free else later
 
     def release(self, run_id: str) -> None:
         """Releases a claimed run without a result."""
@@ -253,19 +264,33 @@ class Store(StoreReader):
         """Stores the provisional results of an open run; returns the scores that are new or have changed. Returns
         None and stores nothing where the run has ended since."""
         with self._transaction() as db:
-            new = ledger.store_provisional(db, run_id, scores, failures, references)
-        self.count("scores_provisional", len(new or ()))
+            head = db.execute("SELECT seq, status FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
+            if head is None or head["status"] != "open":
+                return None
+            db.execute("DELETE FROM failures WHERE run = ?", (head["seq"],))
+            ledger.insert_failures(db, head["seq"], "", failures)
+            if references is not None:
+                ledger.change_body(db, head["seq"], {"references": list(references)})
+            new = insert_scores(db, head["seq"], scores)
+        self.count("scores_provisional", len(new))
         return new
 
     def keep_unscored(self, due: Due, *, emit: bool) -> None:
-        """Marks a run as not to be scored now; with `emit` it is still delivered to the sinks."""
+        """Marks a run as not to be scored now; later it can be. With `emit` it is still delivered to the sinks."""
+        emit_after = ledger.UNSENT if emit else "emit_after"
         with self._transaction() as db:
-            ledger.keep_unscored(db, due, emit=emit)
+            db.execute(
+                f"UPDATE runs SET due_ns = NULL, emit_after = {emit_after} WHERE seq = ? AND revision = ?",
+                (due.seq, due.revision),
+            )
+            ledger.let_go(db, due.seq)
 
     def emitted(self, run_id: str) -> None:
         """Marks a run as delivered to the sinks."""
         with self._transaction() as db:
-            ledger.emitted(db, run_id)
+            if (seq := find_run(db, run_id)) is not None:
+                db.execute("UPDATE runs SET emit_after = NULL WHERE seq = ?", (seq,))
+                ledger.let_go(db, seq)
 
     def left(self, queued_until_ns: int | None = None) -> Left:
         """Returns how much this process has still to do for the runs that were queued until `queued_until_ns`."""
@@ -292,7 +317,11 @@ class Store(StoreReader):
             if run_ttl is not None:
                 abandoned = ledger.abandon_overdue(db, self._process.owner, now - int(run_ttl * 1e9))
             if not self._scored:
-                ledger.keep_all_unscored(db, self._process.owner)
+                db.execute(
+                    "UPDATE runs SET owner = NULL, due_ns = NULL, queued_ns = NULL "
+                    "WHERE owner = ? AND due_ns IS NOT NULL",
+                    (self._process.owner,),
+                )
         self.count("runs_captured", abandoned)  # a later end of theirs is not counted
         if retention is not None:
             self.prune(now - int(retention * 1e9))
@@ -352,7 +381,11 @@ class Store(StoreReader):
         if not self._db.closed:
             try:
                 with self._transaction() as db:
-                    ledger.resign(db, self._process.owner)
+                    self._resign(db)
             except StoreError as error:
                 _log.warning("%s", error)
         self._db.close()
+
+    def _resign(self, db: sqlite3.Connection) -> None:
+        """Ends the lease, so that other processes take over the runs that are not done."""
+        db.execute("DELETE FROM leases WHERE owner = ?", (self._process.owner,))
