@@ -164,8 +164,6 @@ class CallLog:
     def __init__(self) -> None:
         self.total: Calls = Counter()
         self._of_run: dict[str, Calls] = {}
-        self._named: set[str] = set()
-        """The tools that a warning has named; '' for one that named none."""
         self.retrieving: set[str] = set()
         """The tools that have given documents: a failure of one of these is a retrieval that failed."""
         self._lock = threading.RLock()
@@ -186,15 +184,13 @@ class CallLog:
 
     def without_steps(self, run_id: str, calls: Calls, *, is_expected: bool) -> None:
         """Warns that a run ended without a step, where a tool was called in it or a retrieval `is_expected`: once a
-        process, and once more for each tool that no warning has named."""
-        tools = set(_tools_in(calls)) or {""}
-        with self._lock:
-            if tools <= self._named or (tools == {""} and (self._named or not is_expected)):
-                return
-            self._named |= tools
+        process for the same tools."""
+        tools = sorted(set(_tools_in(calls)))
+        if not tools and not is_expected:
+            return
         elsewhere = "" if calls else _NOT_INSIDE
         NOTICES.once(
-            f"a run without a retrieval {sorted(tools)}",
+            f"a run without a retrieval {tools}",
             f"the run {run_id!r} ended without a retrieval, so there is nothing to score, if it needed one; "
-            f"{what_to_do(calls)}{elsewhere}. (Logged once a process for each tool)",
+            f"{what_to_do(calls)}{elsewhere}. (Logged once a process for the same tools)",
         )

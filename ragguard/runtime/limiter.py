@@ -72,13 +72,11 @@ class Limiter:
     def enter(self, caller: Place, priority: int) -> bool:
         """Admits a caller, or puts it behind those that wait; returns whether it is in."""
         with self._lock:
-            if not self._waiting and self._has_room(caller):
-                caller.is_in = True
-                self._free -= caller.need
-            else:
-                caller.wait(priority, next(self._order))
-                insort(self._waiting, (*caller.key, caller))
-                self._admit()  # an urgent call may need fewer slots than the one that waited first
+            caller.key = priority, next(self._order)
+            insort(self._waiting, (*caller.key, caller))
+            self._admit()  # an urgent call may need fewer slots than the one that waited first
+            if not caller.is_in:
+                caller.wait()
             return caller.is_in
 
     def leave(self, caller: Place) -> None:
@@ -91,13 +89,9 @@ class Limiter:
                 del self._waiting[bisect_left(self._waiting, caller.key)]
             self._admit()
 
-    def _has_room(self, caller: Place) -> bool:
-        """Returns whether a caller fits, or would be alone."""
-        return caller.need <= self._free or self._free >= self.size
-
     def _admit(self) -> None:
-        """Admits the next waiting callers, as long as there are enough slots. The lock must be held."""
-        while self._waiting and self._has_room(self._waiting[0][2]):
+        """Admits the next waiting callers, as long as they fit or would be alone. The lock must be held."""
+        while self._waiting and (self._waiting[0][2].need <= self._free or self._free >= self.size):
             *_, caller = self._waiting.pop(0)
             self._free -= caller.need
             caller.let_in()
@@ -107,33 +101,34 @@ class Place:
     """The slots of one caller of a limiter: the context that waits for them and holds them."""
 
     # A class instead of a generator: hundreds may wait at once, and each object is work for the garbage collector.
-    __slots__ = ("_deadline", "_limiter", "_loop", "_priority", "_turn", "is_in", "key", "need")
+    __slots__ = ("_deadline", "_limiter", "_priority", "_turn", "is_in", "key", "need")
 
     key: tuple[int, int]
-    """The priority of a caller that waits, and its number."""
+    """The caller's priority, and its number."""
 
     def __init__(self, limiter: Limiter, need: int, priority: int, deadline: float | None) -> None:
         self._limiter, self.need, self._priority, self._deadline = limiter, need, priority, deadline
         self.is_in = False
+        self._turn: asyncio.Future[None] | None = None
 
-    def wait(self, priority: int, number: int) -> None:
-        """Notes that the caller has to wait, and on which event loop."""
-        self.key = priority, number
-        self._loop = asyncio.get_running_loop()
-        self._turn = self._loop.create_future()
+    def wait(self) -> None:
+        """Notes that the caller has to wait on its event loop."""
+        self._turn = asyncio.get_running_loop().create_future()
 
     def let_in(self) -> None:
         """Wakes the caller, which has its slots, on its own event loop. The limiter's lock must be held."""
         self.is_in = True
-        if self._loop is asyncio._get_running_loop():
+        if self._turn is None:
+            return
+        if self._turn.get_loop() is asyncio._get_running_loop():
             _wake(self._turn)
         else:
             # RuntimeError: the event loop was closed meanwhile. The slots come back with garbage collection.
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(_wake, self._turn)
+                self._turn.get_loop().call_soon_threadsafe(_wake, self._turn)
 
     async def __aenter__(self) -> None:
-        if self._limiter.enter(self, self._priority):
+        if self._limiter.enter(self, self._priority) or self._turn is None:
             return
         try:
             async with until(self._deadline, "a call that waited for its turn"):

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
@@ -155,11 +156,20 @@ class BackgroundLoop:
     def __init__(self, name: str) -> None:
         self.name = name
         # A child keeps the loop of its parent: closing it there would close the parent's loop as well.
-        self._thread = PerProcess(lambda: _LoopThread(name))
+        self._here = PerProcess(_LoopThread)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Starts the coroutine; cancelling the future cancels the coroutine."""
-        return self._thread.get().submit(work)
+        here = self._here.get()
+        with here.lock:  # held so that no work is given to a loop that has stopped
+            if here.loop is None or here.thread is None or not here.thread.is_alive():
+                here.loop = asyncio.new_event_loop()  # noqa: TID251 - the one place
+                here.loop.set_default_executor(DaemonThreads(_HELPERS, f"{self.name}-helper"))
+                here.thread = threading.Thread(
+                    target=self._serve, args=(here, here.loop), name=self.name, daemon=True
+                )
+                here.thread.start()
+            return asyncio.run_coroutine_threadsafe(work, here.loop)
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Returns the coroutine's result; the calling thread waits for it. After `timeout` seconds, where one is given,
@@ -184,7 +194,7 @@ class BackgroundLoop:
         except WrongEventLoop:
             work.close()
             raise
-        if here is self._thread.get().loop:
+        if here is self._here.get().loop:
             return await work
         future = self.submit(work)
         try:
@@ -195,64 +205,48 @@ class BackgroundLoop:
 
     def stop(self) -> None:
         """Ends the thread of this process once the work under way gives way; further work starts another one."""
-        thread = self._thread.made
-        if thread is not None and thread.loop is not None:
+        loop = self._here.get().loop
+        if loop is not None:
             with suppress(RuntimeError):  # stopped before
-                thread.loop.call_soon_threadsafe(thread.loop.stop)
+                loop.call_soon_threadsafe(loop.stop)
 
     @property
     def started(self) -> bool:
         """True once anything was submitted in this process."""
-        return self._thread.made is not None and self._thread.made.loop is not None
+        return self._here.get().loop is not None
 
     def is_current(self) -> bool:
         """True on the loop's own thread, which would wait for itself for ever."""
-        return threading.current_thread() is self._thread.get().thread
+        return threading.current_thread() is self._here.get().thread
 
-
-class _LoopThread:
-    """The thread of one process, and its event loop."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        # Reentrant: a finalizer may call `submit` while the same thread is in it.
-        self._lock = threading.RLock()
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.thread: threading.Thread | None = None
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Starts the coroutine on the loop."""
-        with self._lock:  # held so that no work is given to a loop that has stopped
-            return asyncio.run_coroutine_threadsafe(work, self._running())
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        """Returns the running loop; starts one where none runs. The caller holds the lock."""
-        if self.loop is None or self.thread is None or not self.thread.is_alive():
-            self.loop = asyncio.new_event_loop()  # noqa: TID251 - the one place
-            self.loop.set_default_executor(DaemonThreads(_HELPERS, f"{self._name}-helper"))
-            thread = threading.Thread(target=self._serve, args=(self.loop,), name=self._name, daemon=True)
-            thread.start()
-            self.thread = thread
-        return self.loop
-
-    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _serve(self, here: _LoopThread, loop: asyncio.AbstractEventLoop) -> None:
         """Runs the loop. Runs it again where work has ended it with a SystemExit or KeyboardInterrupt, since other
         work waits for it."""
         while True:
             try:
                 loop.run_forever()
-                with self._lock:  # work has stopped the loop; the next call starts another one
-                    if self.loop is loop:
-                        self.thread = None
+                with here.lock:  # work has stopped the loop; the next call starts another one
+                    if here.loop is loop:
+                        here.thread = None
                 _end_tasks(loop)
                 loop.close()
                 return
             # Raised by submitted work, since no signal reaches this thread.
             except (SystemExit, KeyboardInterrupt) as error:
                 NOTICES.warn(
-                    f"{self._name} ended by {type(error).__name__}",
-                    f"Work on the thread {self._name} raised {describe(error)}; the thread goes on without it.",
+                    f"{self.name} ended by {type(error).__name__}",
+                    f"Work on the thread {self.name} raised {describe(error)}; the thread goes on without it.",
                 )
+
+
+@dataclass(slots=True)
+class _LoopThread:
+    """The thread of one process, and its event loop; None before the first work."""
+
+    loop: asyncio.AbstractEventLoop | None = None
+    thread: threading.Thread | None = None
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """Reentrant: a finalizer may submit work while the same thread does."""
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
