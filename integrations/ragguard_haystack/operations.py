@@ -78,14 +78,6 @@ def query_in(inputs: Mapping[str, Any]) -> str:
     return ""
 
 
-def embedding_in(inputs: Mapping[str, Any]) -> tuple[float, ...]:
-    """Returns the beginning of the embedding that a retriever is asked by, or that an embedder gave; () without one."""
-    for name in (*_EMBEDDINGS, "embedding"):
-        if isinstance(value := inputs.get(name), list):
-            return tuple(value[:8])
-    return ()
-
-
 def question_in(data: Mapping[str, Any]) -> str:
     """Returns the question of a pipeline or an agent: the first input that is called a query, a question or a text,
     else the last message of a user."""
@@ -143,8 +135,6 @@ class HaystackRun(PipelineRun):
         super().__init__(recorder, new_id())
         self.identify({})
         self.started_ns = time.time_ns()
-        self.embedded: dict[tuple[float, ...], str] = {}
-        """The texts that were embedded in order to search, by the beginnings of their embeddings."""
 
 
 class Operation:
@@ -229,12 +219,14 @@ class Operations:
         if pipeline is not None:
             depth = max((pipeline.depths.get(name, 0) for name in senders(operation.tags)), default=0)
             pipeline.depths[operation.name] = depth + searches
-        given, run = operation.given, operation.run
-        if isinstance(text := given.get("text"), str) and isinstance(operation.result, Mapping):
-            run.embedded[embedding_in(operation.result)] = text
         if not searches:
             return
-        query = query_in(given) or run.embedded.get(embedding_in(given), "") or run.question
+        tool = operation.enclosing(TOOL)  # a retriever that is asked by an embedding knows no words
+        query = (
+            query_in(operation.given)
+            or ("" if tool is None else query_in(tool.given))
+            or operation.run.question
+        )
         step_id = self._begin(operation, query, (-1 if pipeline is None else pipeline.number, depth))
         if error is not None:
             self.recorder.step_failed(step_id, error, status_of(error))

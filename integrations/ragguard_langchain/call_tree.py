@@ -7,8 +7,6 @@ The first call of a tree is a run, or joins one (`tree_runs`); a retriever insid
 from __future__ import annotations
 
 import time
-import weakref
-from asyncio import Task
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -26,8 +24,6 @@ from ragguard_langchain.tree_runs import BareRetrieval, TreeRun
 
 LIMIT = 65_536
 """The most open calls that are kept; beyond it the oldest are forgotten."""
-GONE_SECONDS = 1.0
-"""The seconds after the end of a task from which the calls that it left open count as cancelled."""
 THREAD = "thread_id"
 """LangGraph's metadata key of the thread that is resumed after an interrupt."""
 _DESCRIBES_RUN = frozenset(RUN_KEYS)
@@ -146,7 +142,7 @@ class CallTree:
         run = TreeRun(self.recorder, call.id, call.query, call.name, call.call_metadata)
         run.trace, run.started_ns = call.trace, call.started_ns
         opened = self.open_calls[call.id] = OpenCall(call.id, run)
-        opened.started_ns, opened.task = call.started_ns, call.task
+        opened.started_ns = call.started_ns
         opened.begin_step(call.query, call.name, call.call_metadata, top_k=call.top_k)
         return opened
 
@@ -213,21 +209,14 @@ class CallTree:
         run.close(answer, question, status, error)
 
     def sweep(self, ttl: float) -> None:
-        """Ends calls that were cancelled without a report, and calls that are too old."""
+        """Ends outermost calls that are too old, such as a retriever whose task was cancelled, of which LangChain
+        reports no end."""
         now = time.time_ns()
         for call in list(self.open_calls.values()):
-            if isinstance(call, OpenCall) and call.root is not None:
+            if (isinstance(call, OpenCall) and call.root is not None) or now - call.started_ns < ttl * 1e9:
                 continue
-            is_over = call.task is not None and _is_over(call.task)
-            is_old = now - call.started_ns >= ttl * 1e9
-            root = self.open_call(call.id) if is_over or is_old else None
-            if root is None:
-                continue
-            if is_over:
-                root.gone_ns = root.gone_ns or now
-                if now - root.gone_ns >= GONE_SECONDS * 1e9:
-                    self.end_root(root, status="cancelled")
-            elif isinstance(call, BareRetrieval) or not self.recorder.open_run(root.run.id):
+            root = self.open_call(call.id)
+            if root is not None and (root is not call or not self.recorder.open_run(root.run.id)):
                 self.end_root(root, status="abandoned")
 
 
@@ -235,8 +224,3 @@ def _is_task(metadata: Mapping[str, Any]) -> bool:
     """True for a task of LangGraph's functional API: nothing says for what its caller has waited."""
     path = metadata.get("langgraph_path")
     return isinstance(path, (tuple, list)) and len(path) > 1 and isinstance(path[1], (tuple, list))
-
-
-def _is_over(reference: weakref.ref[Task[Any]]) -> bool:
-    task = reference()
-    return task is None or task.done()

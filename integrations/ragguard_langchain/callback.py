@@ -17,7 +17,6 @@ from langchain_core.callbacks import BaseCallbackHandler
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CaptureOptions, Locate, Tools, located
-from ragguard.capture.enclosing import current_task
 from ragguard.capture.pipeline_run import ToolResult
 from ragguard.capture.recorder import recorder_of
 from ragguard.capture.snapshot import top_k_in
@@ -148,7 +147,6 @@ class RagGuardCallback(BaseCallbackHandler):
                 return
             else:
                 call = tree.root(run_id, query, metadata or {}, name)
-                call.task = current_task()
             call.begin_step(query, name, metadata, top_k=top_k)
         except FAULTS as error:
             self._recorder.faults.note("on_retriever_start", error)
@@ -197,7 +195,6 @@ class RagGuardCallback(BaseCallbackHandler):
         parent = tree.parent(parent_run_id)
         if parent is None:
             call = tree.root(run_id, query, metadata or {}, name, call_id=call_id)
-            call.task = current_task()
         else:
             call = tree.child(parent, run_id, more, call_id)
         call.is_tool(name, query, call_id, metadata)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.callbacks import (
@@ -12,14 +12,14 @@ from langchain_core.callbacks import (
 )
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever, RetrieverLike
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable
 from pydantic import ConfigDict, Field
 
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
 from ragguard_langchain.attachment import report
-from ragguard_langchain.messages import K, snapshot, unpacked
+from ragguard_langchain.messages import snapshot, unpacked
 
 
 class DistractorFilter(BaseDocumentCompressor):
@@ -69,8 +69,7 @@ class GuardedRetriever(BaseRetriever):
 
         GuardedRetriever(vectorstore.as_retriever(), DistractorGuard(engine))
 
-    Further arguments of a call (`invoke(query, k=3)`) go to the inner retriever. The K of the step is the `k` of the
-    call, else `search_kwargs["k"]` or `k` of the inner retriever.
+    Further arguments of a call (`invoke(query, k=3)`) go to the inner retriever.
 
     Args:
         retriever: The retriever that is asked.
@@ -96,30 +95,16 @@ class GuardedRetriever(BaseRetriever):
         settings |= {"retriever": retriever, "guard": checked(guard)}
         super().__init__(**settings)
 
-    def _config(
-        self,
-        run_manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
-        settings: Mapping[str, Any],
-    ) -> RunnableConfig:
-        """Returns the config of the inner retriever's call, which says how many documents it is asked for."""
-        config: RunnableConfig = {"callbacks": run_manager.get_child()}
-        search = getattr(self.retriever, "search_kwargs", None)
-        asked_for = (settings, search if isinstance(search, Mapping) else {}, vars(self.retriever))
-        k = next((given["k"] for given in asked_for if "k" in given), None)
-        if k is not None:
-            config["metadata"] = {K: k}
-        return config
-
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **settings: Any
     ) -> list[Document]:
-        found = self.retriever.invoke(query, self._config(run_manager, settings), **settings)
+        found = self.retriever.invoke(query, {"callbacks": run_manager.get_child()}, **settings)
         guarding = DistractorFilter(self.guard)
         return list(guarding.compress_documents(found, query, run_manager.get_child()) or ())
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **settings: Any
     ) -> list[Document]:
-        found = await self.retriever.ainvoke(query, self._config(run_manager, settings), **settings)
+        found = await self.retriever.ainvoke(query, {"callbacks": run_manager.get_child()}, **settings)
         guarding = DistractorFilter(self.guard)
         return list(await guarding.acompress_documents(found, query, run_manager.get_child()) or ())

@@ -7,8 +7,6 @@ it: their run, the retrieval and the tool that they are in, and their turn.
 from __future__ import annotations
 
 import time
-import weakref
-from asyncio import Task
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -60,10 +58,6 @@ class OpenCall:
     trace: TraceContext | None = None
     """The span that another instrumentation has made of the call of a tool."""
 
-    task: weakref.ref[Task[Any]] | None = None
-    """The task that runs a root that reports nothing when it is cancelled."""
-    gone_ns = 0
-    """The time at which `task` was first found to be over."""
     started_ns = 0
 
     def __init__(self, id: UUID, run: TreeRun, around: OpenCall | None = None) -> None:

@@ -8,8 +8,6 @@ open run with an open step of it (`CallTree.open_call`).
 from __future__ import annotations
 
 import time
-import weakref
-from asyncio import Task
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -17,7 +15,7 @@ from uuid import UUID
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import warn_of_unknown
-from ragguard.capture.enclosing import current_task, is_paused, trace_context
+from ragguard.capture.enclosing import is_paused, trace_context
 from ragguard.capture.pipeline_run import NAME, REFERENCES, PipelineRun
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import WholeRun
@@ -114,7 +112,7 @@ class BareRetrieval(WholeRun):
     """A retriever call in which nothing else has happened so far, while it is open; the record of its run, once it
     has ended."""
 
-    __slots__ = ("call_metadata", "task")
+    __slots__ = ("call_metadata",)
     id: UUID
     """The id that LangChain gave to the call."""
 
@@ -134,7 +132,5 @@ class BareRetrieval(WholeRun):
         self.metadata = partial(kept_metadata, about)
         self.call_metadata, self.unpack = about, unpacked
         self.trace = span_of(call, retrieval=True) or trace_context()
-        self.task: weakref.ref[Task[Any]] | None = current_task()
-        """The asyncio task that runs the call; LangChain reports no end where that task is cancelled."""
         self.ended_ns = 0
         self.started_ns = time.time_ns()

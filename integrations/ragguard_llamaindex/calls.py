@@ -155,8 +155,6 @@ class Call:
     """The ids of the steps that were made in this tool call, at any depth."""
     verdicts: Sequence[Verdict] = ()
     """The decisions that guards made inside a postprocessor or a retrieval."""
-    parts: list[str] | None = None
-    """The sub-questions so far of an engine that takes its question apart."""
     condenses = False
     """True for a chat engine that makes a standalone question of what the user says."""
     standalone = ""
@@ -260,9 +258,7 @@ def _begin_step(call: Call, around: Call, arguments: Mapping[str, Any]) -> None:
 
 
 def _note_question(call: Call, around: Call) -> None:
-    """Notes the query that an engine made: a sub-question, or the question without references to the conversation."""
-    if around.parts is not None and call.asked not in around.parts:
-        around.parts.append(call.asked)
+    """Notes the question without references to the conversation, which a chat engine has made."""
     if not around.condenses or around.standalone or not call.asked:
         return
     around.standalone = call.asked
@@ -285,7 +281,6 @@ def describe_call(call: Call, instance: object) -> None:
         if isinstance(instance, SubQuestionQueryEngine):
             engines = getattr(instance, "_query_engines", {})
             call.names = {id(engine): name or "" for name, engine in engines.items()}
-            call.parts = []
     elif call.kind is Kind.ENGINE:
         call.condenses = isinstance(instance, (CondenseQuestionChatEngine, CondensePlusContextChatEngine))
 

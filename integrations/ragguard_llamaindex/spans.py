@@ -267,8 +267,6 @@ class Spans:
             self.runs.tool_ended(call, result)
         elif isinstance(result, InputRequiredEvent) and kind is Kind.STEP:  # the tool asks a person
             self._waits()
-        if call.parts:
-            call.run.sub_questions = call.run.sub_questions or call.parts
         if kind in ANSWERING and call.outermost:
             self.runs.answered(call, result)
 

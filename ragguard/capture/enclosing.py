@@ -6,26 +6,16 @@ The first two are context variables, so they go where Python copies the context:
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ragguard.records import TraceContext
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
-
-
-def current_task() -> weakref.ref[asyncio.Task[Any]] | None:
-    """Returns a weak reference to the asyncio task at work; None outside a loop."""
-    if asyncio.events._get_running_loop() is None:
-        return None
-    task = asyncio.current_task()
-    return None if task is None else weakref.ref(task)
 
 
 _paused: ContextVar[bool] = ContextVar("ragguard_paused", default=False)

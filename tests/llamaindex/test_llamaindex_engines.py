@@ -111,7 +111,6 @@ async def test_sub_questions_are_steps_of_one_turn(captured, use_async):
         ("part left", "left", 0, "left-0"),
         ("part right", "right", 0, "right-0"),
     ]
-    assert run.sub_questions == ["part left", "part right"]
 
 
 CHOICE = '[{"choice": 1, "reason": "r"}, {"choice": 2, "reason": "r"}]'
