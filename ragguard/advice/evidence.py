@@ -10,7 +10,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ragguard.advice.calibration import AdviceCalibration
 from ragguard.errors import RagguardError, shown_apart
@@ -19,7 +19,7 @@ from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.asker import MeteredAsk
 from ragguard.scorers.contested import SURE, Conflict, Contested, find_conflicts
 from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, window
-from ragguard.scorers.coverage import Ratings, given_sub_questions
+from ragguard.scorers.coverage import Ratings, find_sub_questions
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.pipeline import Inquiry
 from ragguard.scorers.probes import (
@@ -27,9 +27,7 @@ from ragguard.scorers.probes import (
     belief,
     read_abstention,
     read_relevance,
-    read_sub_questions,
     relevance,
-    sub_questions,
 )
 from ragguard.scorers.question import Ask, SampleQuestion, answered
 from ragguard.scorers.view import StepView, View, numbered
@@ -190,13 +188,9 @@ class EvidenceSearch:
     async def _beginning(self, view: View, read: Sequence[_Reading], asking: Ask) -> tuple[str, ...]:
         """Asks for the sub-questions, which it returns, and which passages are relevant to the queries that brought
         them."""
-        setting, given = view.setting, given_sub_questions(view)
-        questions = [relevance(setting.judge_prompts, one.query, one.text) for one in read]
-        made = [] if given else [sub_questions(setting.judge_prompts, view.run.question, view.seed)]
-        asked: list[Any] = [*made, *questions]
-        answers: list[Any] = await asking(asked)
-        if made:
-            given = tuple(read_sub_questions(answered(answers.pop(0))))
+        prompts = view.setting.judge_prompts
+        questions = [relevance(prompts, one.query, one.text) for one in read]
+        asked, answers = await asyncio.gather(find_sub_questions(view, asking), asking(questions))
         judged: list[object] = []
         for one, question, answer in zip(read, questions, answers, strict=True):
             try:
@@ -205,7 +199,7 @@ class EvidenceSearch:
             except RagguardError as error:
                 judged.append(error)
         self._note(judged)
-        return given[: setting.caps.sub_questions]
+        return asked[: view.setting.caps.sub_questions]
 
     def _note(self, judgements: Sequence[object]) -> None:
         """Notes why single judgements failed; raises the first error where all did."""

@@ -39,7 +39,7 @@ from ragguard.scorers.estimates import (
     likelihoods,
 )
 from ragguard.scorers.meanings import Equivalence, Match, Meanings
-from ragguard.scorers.probes import belief, condensation, read_condensation
+from ragguard.scorers.probes import belief, likeliest, read_line
 from ragguard.scorers.question import Ask, SampleAnswer, SampleQuestion, answered, count_tokens
 from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter
 from ragguard.scorers.view import LONG_FORM_TOKENS, View
@@ -183,7 +183,10 @@ class Belief:
         questions = [asked(key, first, seed) for key in keys]
         long = target.source == "answer" and count_tokens(target.references[0]) > LONG_FORM_TOKENS
         if long:
-            questions.append(condensation(setting.judge_prompts, question, target.references[0], seed))
+            said = target.references[0]
+            questions.append(
+                likeliest(setting.judge_prompts, "condense", seed, question=question, answer=said)
+            )
         answers = await ask(questions)
         if long:
             target = _condensed(writer, target, answers.pop())
@@ -285,10 +288,11 @@ def _target(writer: ScoreWriter) -> Target:
 
 def _condensed(writer: ScoreWriter, target: Target, answer: SampleAnswer | RagguardError) -> Target:
     try:
-        short = read_condensation(answered(answer))
-        if count_tokens(short) > LONG_FORM_TOKENS:
+        short = read_line(answered(answer))
+        if not 0 < count_tokens(short) <= LONG_FORM_TOKENS:
             raise ScoringError(
-                f"the run's answer is long and was not made shorter than {count_tokens(short)} tokens by the judge"
+                f"the run's answer is long, and the judge made {count_tokens(short)} tokens of it; 1 to "
+                f"{LONG_FORM_TOKENS} were asked for"
             )
     except RagguardError as error:
         writer.fail(error, "support for the run's answer")

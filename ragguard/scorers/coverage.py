@@ -19,7 +19,7 @@ from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result, Stage, Usage
 from ragguard.runtime.arguments import LARGEST, number_between, share
-from ragguard.scorers.probes import Reading, answerability, read_rating, read_sub_questions, sub_questions
+from ragguard.scorers.probes import Reading, answerability, likeliest, read_rating, read_sub_questions
 from ragguard.scorers.question import Ask, LabelAnswer, LabelQuestion, answered, count_tokens
 from ragguard.scorers.scorer import ScoreWriter, stage_label
 from ragguard.scorers.view import View, read_texts, retrieved_texts
@@ -133,7 +133,7 @@ async def find_sub_questions(view: View, ask: Ask) -> tuple[str, ...]:
         return given
     if not view.run.question.strip():
         raise ScoringError("sub-questions are made from the run's question, and this run has none")
-    asked = sub_questions(view.setting.judge_prompts, view.run.question, view.seed)
+    asked = likeliest(view.setting.judge_prompts, "sub_questions", view.seed, question=view.run.question)
     return tuple(read_sub_questions(answered((await ask([asked]))[0])))
 
 

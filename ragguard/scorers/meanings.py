@@ -102,11 +102,11 @@ class Meanings:
         meaning: list[dict[str, int]] = [{} for _ in contexts]
         failed: dict[int, RagguardError] = {}
         number = 0
-        await self.learn([*also, *_with_first(waiting)])
+        further = [*also]
         while any(waiting):
-            await self.learn(
-                (other, first) for first, other in _with_first(waiting) if self._may_follow(first, other)
-            )
+            firsts = [(answers[0], other) for answers in waiting for other in answers[1:]]
+            await self._learn_both([*further, *firsts])
+            further = []
             for index, answers in enumerate(waiting):
                 try:
                     joined = [words for words in answers if self.equivalent(answers[0], words)]
@@ -116,7 +116,6 @@ class Meanings:
                 meaning[index].update(dict.fromkeys(joined, number))
                 waiting[index] = [words for words in answers if words not in meaning[index]]
             number += 1
-            await self.learn(_with_first(waiting))
         return [
             failed.get(index) or [meaning[index][words] for words in answers]
             for index, answers in enumerate(contexts)
@@ -132,6 +131,10 @@ class Meanings:
             for one, other in combinations(meaning, 2)
             if meaning[one] != meaning[other]
         ]
+        await self._learn_both(pairs)
+
+    async def _learn_both(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Asks whether the second of two `words` follows from the first; where it does, also the other way round."""
         await self.learn(pairs)
         await self.learn((other, one) for one, other in pairs if self._may_follow(one, other))
 
@@ -164,10 +167,6 @@ def relation(answer: EntailAnswer) -> tuple[float, float, float]:
             "give RagGuard an `entailer`, or, where the model thinks, switch its thinking off",
         )
     return answer.p
-
-
-def _with_first(waiting: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
-    return [(answers[0], other) for answers in waiting if answers for other in answers[1:]]
 
 
 def _verdict(p: tuple[float, float, float]) -> int:

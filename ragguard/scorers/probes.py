@@ -112,7 +112,9 @@ def abstention(prompts: PromptSet, query: str, *passages: str) -> LabelQuestion:
 
 def read_abstention(answer: LabelAnswer) -> Reading:
     """Reads the probability of abstention from an answer: that of the question's first label."""
-    return Reading(min(1.0, answer.p[0]), answer.stderr_of(0), answer.remarks, answer.usage)
+    exact = None if answer.bound else 0.0
+    stderr = exact if answer.stderr is None else answer.stderr[0]
+    return Reading(min(1.0, answer.p[0]), stderr, answer.remarks, answer.usage)
 
 
 def sees_references(query: str, question: str, references: Sequence[str]) -> bool:
@@ -182,11 +184,6 @@ def too_long_to_compare(prompts: PromptSet, answer: str, language: Language = EN
     return template is not None and 0 < template.longest < len(normalise(answer, language).split())
 
 
-def condensation(prompts: PromptSet, question: str, answer: str, seed: int) -> SampleQuestion:
-    """Returns the question for the judge's likeliest short form of an answer."""
-    return likeliest(prompts, "condense", seed, question=question, answer=answer)
-
-
 def likeliest(
     prompts: PromptSet, task: Task, seed: int, passages: Sequence[str] = (), **slots: str
 ) -> SampleQuestion:
@@ -200,18 +197,11 @@ def read_line(answer: SampleAnswer) -> str:
     return " ".join(answer.samples[0].text.split()) if answer.samples else ""
 
 
-def read_condensation(answer: SampleAnswer) -> str:
-    """Returns the short answer; raises ScoringError where the judge gave nothing."""
-    if text := read_line(answer):
-        return text
-    raise ScoringError("the judge was asked to shorten the run's answer and gave nothing back")
-
-
 def short_forms(prompts: PromptSet, question: str, answer: str, seed: int) -> list[SampleQuestion]:
     """Returns two questions for the judge that give the short answer in a sentence: to shorten it, and to answer the
     question from the sentence alone."""
-    reading = likeliest(prompts, "answer", seed, [answer], question=question)
-    return [condensation(prompts, question, answer, seed), reading]
+    shortened = likeliest(prompts, "condense", seed, question=question, answer=answer)
+    return [shortened, likeliest(prompts, "answer", seed, [answer], question=question)]
 
 
 def read_short_form(
@@ -235,11 +225,6 @@ def _holds(text: str, part: str, language: Language) -> bool:
 
 
 _MARKER = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.):]|[qQ]\d{1,2}[.:])?\s*")
-
-
-def sub_questions(prompts: PromptSet, question: str, seed: int) -> SampleQuestion:
-    """Returns the question for the judge's likeliest answer, so that a run always gets the same sub-questions."""
-    return likeliest(prompts, "sub_questions", seed, question=question)
 
 
 def read_sub_questions(answer: SampleAnswer) -> list[str]:

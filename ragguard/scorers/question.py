@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -112,12 +111,6 @@ class LabelAnswer:
             found[CUT_TOKENS] = self.truncated
         return found
 
-    def stderr_of(self, label: int) -> float | None:
-        """Returns the standard error of one label's p: 0 where it is exact, None where only a bound is known."""
-        if self.stderr is not None:
-            return self.stderr[label]
-        return None if self.bound else 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class SampleAnswer:
@@ -184,30 +177,23 @@ def label_answers(
     """Returns one answer for each prompt of a call, with its share of the usage where shares are given; raises
     EngineProtocolError for a wrong shape or numbers that are no probabilities."""
     p = np.asarray(probs.p, dtype=np.float64)
-    rows: list[list[float]] = p.tolist()
-    values = [value for row in rows for value in row] if p.ndim == 2 else [math.nan]
-    finite = all(map(math.isfinite, values))
-    if p.shape != (prompts, labels) or not finite:
+    least, most = (float(end(p)) if p.size else 0.0 for end in (np.min, np.max))
+    if p.shape != (prompts, labels) or not -_ROUNDING <= least <= most <= 1 + _ROUNDING:
         raise EngineProtocolError(
-            f"{prompts} prompts with {labels} labels were asked; the engine gave numbers of shape {p.shape}, "
-            f"{'all finite' if finite else 'some not finite'}"
-        )
-    if values and not -_ROUNDING <= min(values) <= max(values) <= 1 + _ROUNDING:
-        wrong = min(values) if min(values) < -_ROUNDING else max(values)
-        raise EngineProtocolError(
-            f"the engine gave {wrong:.6g} as the probability of a label; probabilities are from 0 to 1: return them, "
-            "and no log-probabilities or percentages, from `label_probs`"
+            f"{prompts} prompts with {labels} labels were asked; the engine gave numbers of shape {p.shape}, from "
+            f"{least:.6g} to {most:.6g}: return probabilities, from 0 to 1, and no log-probabilities or percentages, "
+            "from `label_probs`"
         )
     return [
         LabelAnswer(
-            tuple(rows[row]),
+            tuple(values),
             probs.mode,
             None if probs.stderr is None else tuple(probs.stderr[row].tolist()),
             not probs.exact and probs.bound is not None and bool(probs.bound[row].any()),
             truncated=probs.truncated.get(row, 0),
             usage=usages[row] if usages else Usage(),
         )
-        for row in range(prompts)
+        for row, values in enumerate(p.tolist())
     ]
 
 
@@ -224,11 +210,7 @@ def answered(answer: A | RagguardError) -> A:
     return answer
 
 
-_ALPHANUMERIC = (string.ascii_letters + string.digits).encode()
-_WORDS = bytes(code if code in _ALPHANUMERIC else ord(" ") for code in range(256))
-_UNMARKED = _ALPHANUMERIC + bytes(code for code in range(128) if chr(code).isspace())
-_LONG_WORDS = re.compile(rb"[A-Za-z0-9]{7,}")
-_PIECES = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]")
+_PIECES = re.compile(r"[A-Za-z0-9]{1,6}|[^\sA-Za-z0-9]")
 _SAMPLE = 40_000
 _SHORT = 2_000
 # What a chat template adds around one message.
@@ -243,16 +225,11 @@ def count_tokens(text: str) -> int:
 
 
 def _count(text: str) -> int:
+    pieces = _PIECES.findall(text)
     if text.isascii():
-        data = text.encode()
-        further = sum([(len(word) - 1) // 6 for word in _LONG_WORDS.findall(data)])
-        return len(data.translate(_WORDS).split()) + further + len(data.translate(None, _UNMARKED))
-    total = 0.0
-    for piece in _PIECES.findall(text):
-        total += (
-            (len(piece) + 5) // 6 if piece.isascii() else max(0.5, len(piece.encode("utf-8", "replace")) / 3)
-        )
-    return int(total + 0.999)
+        return len(pieces)
+    wide = [len(piece.encode("utf-8", "replace")) / 3 for piece in pieces if not piece.isascii()]
+    return math.ceil(len(pieces) - len(wide) + sum(max(0.5, size) for size in wide) - 1e-3)
 
 
 # System messages, passages and answers come again and again.
