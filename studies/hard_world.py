@@ -21,7 +21,7 @@ from dataclasses import replace
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
 from ragguard.world import default_world
-from ragguard.world.cases import Case, Counts, PassageKind, graded_passage, make_cases, state
+from ragguard.world.cases import Case, Counts, PassageKind, cases, graded_passage, state
 from ragguard.world.facts import VALUES, Fact, World
 from ragguard.world.grammar import RELATIONS, Split
 
@@ -61,7 +61,7 @@ def make_hard_cases(
         raise InvalidInput("gold", gold, "1 or more")
     if each < 0:
         raise InvalidInput("each", each, "0 or more")
-    plain = make_cases(world, n, seed, hops, split, known=False, distractors=Counts(0, 0, 0, 0))
+    plain = cases(n, seed, hops, split, distractors=Counts(0, 0, 0, 0), world=world)
     return [
         _Hardener(world, random.Random(f"hard {seed} {hops} {split} {number}"), split).harden(
             case, gold, each

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ragguard.world.cases import Case, Counts, PassageKind, make_cases, make_run
+from ragguard.world.cases import Case, Counts, PassageKind, cases, default_world, make_run
 from ragguard.world.corpus import Corpus, Retriever
 from ragguard.world.facts import Fact, World, aliases, known_facts
 from ragguard.world.grammar import Split
@@ -37,27 +37,9 @@ __all__ = [
 ]
 
 
-@lru_cache(maxsize=4)
-def default_world(split: Split = "heldout", seed: int = 0) -> World:
-    """Returns the world that the functions of this module use."""
-    return World(seed, split)
-
-
 @lru_cache(maxsize=2)
 def _corpus(split: Split) -> Corpus:
     return Corpus(default_world(split))
-
-
-def cases(
-    n: int,
-    seed: int = 0,
-    hops: int = 1,
-    split: Split = "heldout",
-    known: bool = False,
-    distractors: Counts | None = None,
-) -> list[Case]:
-    """Makes `n` labelled cases of one, two or three hops; `known=True`: about facts that nano knows by heart."""
-    return make_cases(default_world(split), n, seed, hops, split, known, distractors)
 
 
 def retriever(k: int = 5, noise: float = 0.0, seed: int = 0, split: Split = "heldout") -> Retriever:

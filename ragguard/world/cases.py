@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 from ragguard.errors import InvalidInput
@@ -100,24 +101,35 @@ class Counts:
                 raise InvalidInput(name, count, "0 or more")
 
 
-def make_cases(
-    world: World, n: int, seed: int, hops: int, split: Split, known: bool, distractors: Counts | None = None
+@lru_cache(maxsize=4)
+def default_world(split: Split = "heldout") -> World:
+    """Returns the world whose cases are made unless another one is given."""
+    return World(0, split)
+
+
+def cases(
+    n: int,
+    seed: int = 0,
+    hops: int = 1,
+    split: Split = "heldout",
+    known: bool = False,
+    distractors: Counts | None = None,
+    *,
+    world: World | None = None,
 ) -> list[Case]:
-    """Makes `n` cases. Equal arguments give equal cases, and fewer cases are the first of more."""
+    """Makes `n` labelled cases of one, two or three hops; `known=True`: about facts that nano knows by heart.
+
+    Equal arguments give equal cases, and fewer cases are the first of more.
+    """
     if hops not in (1, 2, 3):
         raise InvalidInput("hops", hops, "1, 2 or 3")
     if known and hops == 3:
         raise InvalidInput("hops", hops, "1 or 2: nano knows no three hops by heart")
     if n < 0:
         raise InvalidInput("n", n, "0 or more")
-    if split not in ("train", "heldout"):
-        raise InvalidInput("split", split, "'train' or 'heldout'")
-    return [
-        _CaseMaker(
-            world, random.Random(f"case {seed} {hops} {split} {known} {i}"), split, distractors or Counts()
-        ).make(hops, known)
-        for i in range(n)
-    ]
+    world, counts = world or default_world(split), distractors or Counts()
+    rngs = (random.Random(f"case {seed} {hops} {split} {known} {i}") for i in range(n))
+    return [_CaseMaker(world, rng, split, counts).make(hops, known) for rng in rngs]
 
 
 def state(rng: random.Random, fact: Fact, split: Split, *, hedged: bool = False) -> str:
@@ -247,25 +259,18 @@ def make_run(
     Each step's metadata says `role`: `gold`, `missed`, `misled` or `useless`. `answer` defaults to the
     right one, to the false one where a hop is misled.
     """
-    for name, hops in (("miss", miss), ("mislead", mislead)):
-        if not set(hops) <= set(range(1, case.hops + 1)):
-            raise InvalidInput(name, hops, f"hops of the case: 1 to {case.hops}")
+    false = {passage.metadata["hop"]: passage for passage in reversed(case.of_kind("contradiction"))}
+    for name, hops, able in (("miss", miss, range(1, case.hops + 1)), ("mislead", mislead, false)):
+        if not set(hops) <= set(able):
+            raise InvalidInput(name, hops, f"hops of the case for which it has such passages: {sorted(able)}")
     if junk < 0:
         raise InvalidInput("junk", junk, "0 or more")
-    false = {passage.metadata["hop"]: passage for passage in reversed(case.of_kind("contradiction"))}
-    if not set(mislead) <= set(false):
-        raise InvalidInput(
-            "mislead", mislead, "hops with a contradicting passage; this case was made without"
-        )
     rng = random.Random(f"run {seed} {case.question}")
     truth = case.answer
     steps: list[RetrievalStep] = []
     for hop, query in enumerate(case.sub_questions, 1):
-        near = [
-            p
-            for p in case.distractors
-            if p.metadata.get("hop", hop) == hop and p.metadata["kind"] != "contradiction"
-        ]
+        about = [p for p in case.distractors if p.metadata.get("hop", hop) == hop]
+        near = [p for p in about if p.metadata["kind"] != "contradiction"]
         passages = rng.sample(near, min(junk, len(near)))
         role = "gold"
         if hop in mislead:

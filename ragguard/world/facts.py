@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import get_args
@@ -24,6 +24,8 @@ _PARTS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "firm": (grammar.FIRM_STEMS, grammar.FIRM_KINDS),
     "town": (grammar.TOWN_PREFIXES, grammar.TOWN_STEMS),
 }
+
+_SIZES: dict[Kind, int] = {"person": 1500, "firm": 240, "town": 240}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,29 +84,24 @@ class World:
     """A closed world: every person, firm and town of it has an object for every relation of its kind.
 
     `split` says whose names it uses; the held-out world shares no person, firm or town with anything
-    nano was trained on.
+    nano was trained on. `entities` are drawn unless they are given.
     """
 
     def __init__(
-        self, seed: int = 0, split: Split = "heldout", people: int = 1500, firms: int = 240, towns: int = 240
+        self,
+        seed: int = 0,
+        split: Split = "heldout",
+        *,
+        entities: Mapping[Kind, list[str]] | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         if split not in get_args(Split):
             raise InvalidInput("split", split, "'train' or 'heldout'")
-        rng = random.Random(f"world {seed} {split} {people}")
-        sizes: dict[Kind, int] = {"person": people, "firm": firms, "town": towns}
-        self._fill(rng, split, {kind: rng.sample(names(kind, split), sizes[kind]) for kind in _PARTS})
-
-    @classmethod
-    def of_entities(cls, rng: random.Random, split: Split, entities: dict[Kind, list[str]]) -> World:
-        self = cls.__new__(cls)
-        self._fill(rng, split, entities)
-        return self
-
-    def _fill(self, rng: random.Random, split: Split, entities: dict[Kind, list[str]]) -> None:
-        self.split: Split = split
-        self.entities = entities
+        rng = rng or random.Random(f"world {seed} {split} {_SIZES['person']}")
+        entities = entities or {kind: rng.sample(names(kind, split), size) for kind, size in _SIZES.items()}
+        self.split, self.entities = split, entities
         self.facts = Facts()
-        pools: dict[Kind, tuple[str, ...] | list[str]] = {**VALUES, **entities}
+        pools: dict[Kind, Sequence[str]] = {**VALUES, **entities}
         towns = rng.sample(entities["town"], len(entities["town"]))
         for firm, town in zip(entities["firm"], towns, strict=False):
             self.facts.add(Fact("base", firm, town))
@@ -182,7 +179,7 @@ def known_world() -> World:
             if pair_split(i, j) == "train" and f"{firsts[i]} {seconds[j]}" not in chosen:
                 chosen.append(f"{firsts[i]} {seconds[j]}")
         entities[kind] = chosen
-    return World.of_entities(rng, "train", entities)
+    return World(split="train", entities=entities, rng=rng)
 
 
 @lru_cache

@@ -15,60 +15,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
-FIRST_NAMES = tuple(
-    """
-    Ada Agnes Alba Alec Alma Amos Anders Anita Anton Arlo Arne Astrid Aurel Axel Basil Beata Bella Benno
-    Berta Birgit Boris Britta Bruno Carla Carmen Casper Cecil Celia Clara Conrad Cora Cyril Dagmar
-    Damian Daria Delia Denis Diana Dora Doris Edgar Edith Egon Elena Elias Elin Elmer Elsa Emil Emma
-    Enid Erik Erna Esther Eva Fabian Felix Fiona Flora Frank Frida Gerda Gilbert Gisela Greta Gustav
-    Hanna Harald Hector Hedda Heidi Helga Henrik Hilda Holger Hugo Ida Igor Ilse Ines Ingrid Irene Iris
-    Isak Ivan Ivo Jakob Jana Janet Jasper Joan Jonas Josef Julia Julius Jutta Karin Karl Kasimir Katja
-    Kirsten Klaus Klara Knut Kurt Lars Laura Lea Lena Leo Leon Lidia Lina Linus Lisa Livia Lorenz Louis
-    Luca Lucy Ludwig Luisa Magda Magnus Malte Marcel Margit Maria Marlene Marta Martin Mathis Matilda
-    Max Mia Mikael Mila Milan Mina Mira Monica Moritz Nadia Nelly Nicolai Nils Nina Nora Olaf Olga
-    Oliver Oskar Otto Paula Pavel Pedro Petra Philip Pia Quentin Rafael Ralf Regina Rita Robert Roland
-    Rolf Rosa Rudolf Ruth Sara Selma Sigrid Silas Simon Sofia Sonja Stefan Stella Sven Tamara Tea Theo
-    Thomas Tilda Tobias Tom Ulla Urban Ursula Vera Viktor Vilma Walter Wanda Willa Yara Yvonne Zita Zoe
-    """.split()
-)
 
-_LAST_STEMS = (
-    "Lind Sand Nord Dal Ek Sten Wester Oster Hag Ros Gran Alm Bjork Hed Back Kvist Soder Ny Fors Ahl".split()
-)
-_LAST_ENDINGS = "berg strom gren quist man holm lund blad mark ros".split()
-LAST_NAMES = ("Berg", *(a + b for a in _LAST_STEMS for b in _LAST_ENDINGS if a.lower() != b))[:200]
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((files("ragguard.world") / name).read_text(encoding="utf-8"))
 
-TOWN_PREFIXES = tuple("Port Upper Lower Old New North South East West Great Little Saint".split())
-_TOWN_STEMS = "Tarn Brack Holl Ash Wen Mar Sel Dun Thorn Kel".split()
-_TOWN_ENDINGS = "wick ford ham mere stead by dale ness combe holt".split()
-TOWN_STEMS = ("Oslo", *(a + b for a in _TOWN_STEMS for b in _TOWN_ENDINGS))[:100]
 
-_FIRM_STEMS = "Nor Vel Quin Zan Orb Lum Hex Cor Dax Fen Gal Tri".split()
-_FIRM_ENDINGS = "vik tek ara ion well mont sol gard line dor".split()
-FIRM_STEMS = tuple(a + b for a in _FIRM_STEMS for b in _FIRM_ENDINGS)
-FIRM_KINDS = tuple("Mills Works Lines Labs Foundry Motors Press Bank Foods Yards Glass Mines".split())
+_WORDS: dict[str, list[str]] = {name: text.split() for name, text in _read("words.toml").items()}
 
-PROFESSIONS = tuple(
-    """
-    baker teacher painter lawyer doctor pilot sailor farmer miner singer writer poet judge nurse tailor
-    mason carpenter chemist botanist printer weaver smith cook dancer sculptor geologist banker barber
-    butcher fisher gardener hunter jeweller librarian merchant potter surveyor translator drummer
-    clockmaker
-    """.split()
-)
 
-PRODUCTS = tuple(
-    """
-    ships clocks lamps ropes paper carpets engines bicycles candles soap bottles boots gloves hats
-    pianos violins radios cameras tires bricks tiles nails tools toys pens pencils chairs tables doors
-    windows pumps boilers sails nets barrels coins mirrors pots knives buttons
-    """.split()
-)
+def _joined(stems: str, endings: str) -> list[str]:
+    """Returns each stem with each ending that is another word."""
+    return [a + b for a in _WORDS[stems] for b in _WORDS[endings] if a.lower() != b]
 
-REGIONS = tuple(a + b for a in "Arl Bor Cal Dol Est Fal".split() for b in "onia avia ovia land".split())
 
+FIRST_NAMES = tuple(_WORDS["first_names"])
+LAST_NAMES = ("Berg", *_joined("last_name_stems", "last_name_endings"))[:200]
+TOWN_PREFIXES = tuple(_WORDS["town_prefixes"])
+TOWN_STEMS = ("Oslo", *_joined("town_stems", "town_endings"))[:100]
+FIRM_STEMS = tuple(_joined("firm_stems", "firm_endings"))
+FIRM_KINDS = tuple(_WORDS["firm_kinds"])
+PROFESSIONS = tuple(_WORDS["professions"])
+PRODUCTS = tuple(_WORDS["products"])
+REGIONS = tuple(_joined("region_stems", "region_endings"))
 YEARS = tuple(str(year) for year in range(1850, 2000))
 
 
@@ -95,18 +65,13 @@ class Relation:
     nouns: tuple[str, ...] = ()
 
 
-def _read_relations() -> dict[str, Relation]:
-    tables = tomllib.loads((files("ragguard.world") / "relations.toml").read_text(encoding="utf-8"))
-    return {
-        name: Relation(
-            name, table["subject"], table["object"],
-            *(tuple(table.get(phrasings, ())) for phrasings in ("facts", "questions", "nouns")),
-        )
-        for name, table in tables.items()
-    }  # fmt: skip
-
-
-RELATIONS = _read_relations()
+RELATIONS = {
+    name: Relation(
+        name, table["subject"], table["object"],
+        *(tuple(table.get(phrasings, ())) for phrasings in ("facts", "questions", "nouns")),
+    )
+    for name, table in _read("relations.toml").items()
+}  # fmt: skip
 """The relations of `relations.toml`, by name."""
 
 THAT = {"person": "that person", "firm": "that firm", "town": "that town"}

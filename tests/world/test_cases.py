@@ -46,9 +46,6 @@ def test_three_hops_lead_from_name_to_name() -> None:
         assert [
             fact.subject in query for fact, query in zip(case.facts, case.sub_questions, strict=True)
         ] == [True] * 3
-    assert [case.question for case in world.cases(3, seed=1, hops=3)] == [
-        case.question for case in world.cases(60, seed=1, hops=3)[:3]
-    ]
 
 
 def test_distractors_are_what_their_kind_says() -> None:
@@ -108,7 +105,8 @@ def test_a_world_is_consistent() -> None:
 
 
 def test_cases_of_a_seed_are_the_same_and_more_begin_with_fewer() -> None:
-    assert world.cases(5, seed=4, hops=2) == world.cases(9, seed=4, hops=2)[:5]
+    for hops in (2, 3):
+        assert world.cases(5, seed=4, hops=hops) == world.cases(9, seed=4, hops=hops)[:5]
     assert world.cases(5, seed=4) != world.cases(5, seed=5)
 
 
