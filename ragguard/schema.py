@@ -16,7 +16,6 @@ from typing import (
     Any,
     Final,
     Literal,
-    Protocol,
     TypeAlias,
     TypeVar,
     Union,
@@ -32,6 +31,8 @@ from ragguard.runtime import scalars
 from ragguard.runtime.scalars import Scalar, WrongField
 
 T = TypeVar("T")
+FieldType: TypeAlias = "Scalar | ListType | RecordType"
+"""The type of a field: each can check a value, read it from JSON, write it, and fit a captured value to itself."""
 Data: TypeAlias = dict[str, Any]
 
 _OWN_DATA = "your own data go into `metadata`"
@@ -121,22 +122,6 @@ def _check(record: Any, argument: str) -> None:
         raise InvalidInput(wrong.path, wrong.value, wrong.allowed) from None
 
 
-class FieldType(Protocol):
-    """The type of a field."""
-
-    def check(self, value: Any, /) -> None:
-        """Raises WrongField for a value that is not allowed."""
-
-    def read(self, data: Any, /) -> Any:
-        """Returns the value of data from JSON; raises WrongField for data that are not allowed."""
-
-    def write(self, value: Any, /) -> Any:
-        """Returns data for JSON."""
-
-    def fit(self, value: Any, /) -> Any:
-        """Returns a captured value of any type as one that is stored; raises anything where that cannot be."""
-
-
 class ListType:
     """Several values of one type."""
 
@@ -204,16 +189,18 @@ class RecordType:
             self._in_data, key=lambda name: name not in simple
         )  # lists and records come last
         self._needed = [name for name, default in self._in_data.items() if default is MISSING]
-        self._converted = {name: found for name, found in simple.items() if found is not scalars.MAPPING}
-        bounded = {name: found.within for name, found in simple.items() if found.within is not None}
-        self._bounds = [*bounded.values()]
-        self._bounded_of = _values_of(bounded)
-        self._nested = [
-            name for name in self._fields if name not in simple and not self._holds_passages(name)
+        self._plain = [
+            (name, found.stored, found.within)
+            for name, found in simple.items()
+            if found is not scalars.MAPPING
         ]
-        self._converted_of = _values_of(self._converted)
-        self._known_types: set[tuple[type, ...]] = set()
-        """The types of scalar fields in records that needed no conversion."""
+        """The fields of one value, with the types and the values that need no conversion."""
+        self._nested = [
+            name
+            for name, found in self._fields.items()
+            if name not in simple
+            and (found.item if isinstance(found, ListType) else found) is not record_type(Passage)
+        ]
 
     def check(self, record: Any) -> None:
         """Raises WrongField for the first field that cannot be right."""
@@ -275,16 +262,12 @@ class RecordType:
             raise TypeError
         changes: dict[str, Any] = {}
         lost: list[str] = []
-        # Nearly every record has all its types, so that this must cost little.
-        types = tuple(map(type, self._converted_of(record)))
-        if types not in self._known_types or not self._is_within_bounds(record):
-            self._convert(record, changes, lost)
-            if not changes:
-                self._known_types.add(types)
+        for name, stored, within in self._plain:
+            value = getattr(record, name)
+            if type(value) not in stored or (within is not None and value not in within):
+                self._fit_field(name, value, changes, lost)
         for name in self._nested:
             value = getattr(record, name)
-            if value is None and name in self._optional:
-                continue
             if type(value) is not list or value or not isinstance(self._fields[name], ListType):
                 self._fit_field(name, value, changes, lost)
         if not changes:
@@ -293,27 +276,10 @@ class RecordType:
             changes["metadata"] = {**record.metadata, UNREADABLE: "not kept: " + ", ".join(lost)}
         return replace(record, **changes)
 
-    def _is_within_bounds(self, record: Any) -> bool:
-        """Returns whether values of the right types are allowed."""
-        for value, within in zip(self._bounded_of(record), self._bounds, strict=True):
-            if value is not None and value not in within:
-                return False
-        return True
-
-    def _convert(self, record: Any, changes: dict[str, Any], lost: list[str]) -> None:
-        for name, described in self._converted.items():
-            value = getattr(record, name)
-            if value is None and name in self._optional:
-                continue
-            if type(value) not in described.stored or not described.fits(value):
-                self._fit_field(name, value, changes, lost)
-
-    def _holds_passages(self, name: str) -> bool:
-        described = self._fields[name]
-        return (described.item if isinstance(described, ListType) else described) is record_type(Passage)
-
     def _fit_field(self, name: str, value: Any, changes: dict[str, Any], lost: list[str]) -> None:
         described = self._fields[name]
+        if value is None and name in self._optional:
+            return
         try:
             fitting = described.fit(value)
         except BaseException:  # noqa: BLE001 - a value of the user's may raise anything when it is read
@@ -329,14 +295,6 @@ class RecordType:
         meant = f"did you mean {close[0]!r}? " if close else ""
         known = f"the fields are {', '.join(self._in_data)}"
         return f"{meant}no field of that name; {_OWN_DATA if 'metadata' in self._in_data else known}"
-
-
-def _values_of(names: Iterable[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """Returns a function from a record to the values of some of its fields."""
-    chosen = [*names]
-    if len(chosen) > 1:
-        return operator.attrgetter(*chosen)
-    return lambda record: tuple(getattr(record, name) for name in chosen)
 
 
 def record_type(kind: type) -> RecordType:

@@ -5,23 +5,15 @@ A guard fails open: without these numbers and warnings, one whose engine is gone
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ragguard._version import __version__
 from ragguard.errors import UnfitText
 from ragguard.records import Decision, Dropped, GuardStatus
 from ragguard.runtime.faults import NOTICES, describe
-from ragguard.telemetry.names import METRICS
-
-if TYPE_CHECKING:
-    from opentelemetry.metrics import Counter as MetricCounter
-
-_COUNTER = "ragguard.guard.decisions"
 
 
 class GuardOutcome(NamedTuple):
@@ -62,7 +54,7 @@ class GuardHealth:
 
 
 class DecisionCounts:
-    """Counts the decisions of one guard, warns about those that could not judge, and adds them to OpenTelemetry."""
+    """Counts the decisions of one guard, and warns about those that could not judge."""
 
     def __init__(self) -> None:
         self._statuses: Counter[str] = Counter()
@@ -77,7 +69,6 @@ class DecisionCounts:
             if cause:
                 self._causes[cause] += 1
                 self._reasons[cause] = decision.reason
-        _measure(decision.status, cause)
         if cause:
             why = f"A guard kept passages unjudged ({cause}): {decision.reason.rstrip('.')}."
             NOTICES.warn(f"guard {cause}", f"{why} `guard.health()` has the numbers.")
@@ -88,17 +79,3 @@ class DecisionCounts:
             return GuardHealth(
                 self._statuses.total(), dict(self._statuses), dict(self._causes), reasons=dict(self._reasons)
             )
-
-
-def _measure(status: str, cause: str) -> None:
-    """Adds one decision to the application's OpenTelemetry metrics, where it has set up any."""
-    if not _counter and "opentelemetry.metrics" in sys.modules:  # not imported: no meter provider is set
-        from opentelemetry import metrics
-
-        _, unit, meaning = METRICS[_COUNTER]
-        _counter.append(metrics.get_meter("ragguard", __version__).create_counter(_COUNTER, unit, meaning))
-    for counter in _counter:
-        counter.add(1, {"status": status, "cause": cause} if cause else {"status": status})
-
-
-_counter: list[MetricCounter] = []

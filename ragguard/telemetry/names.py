@@ -169,9 +169,6 @@ METRICS: dict[str, tuple[str, str, str]] = {
     "ragguard.usage.requests": ("counter", "{request}", "requests made for scoring, by model"),
     "ragguard.queue.depth": ("gauge", "{run}", "runs that wait for scoring, by sink"),
     "ragguard.dropped": ("counter", "{event}", "what was lost, by reason and sink"),
-    "ragguard.guard.decisions": (
-        "counter", "{decision}", "guards' decisions, by status and, where passages could not be judged, by cause",
-    ),
     "ragguard.guard.duration": ("histogram", "ms", "what the guard added, by status"),
 }  # fmt: skip
 

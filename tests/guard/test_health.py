@@ -5,14 +5,10 @@ from __future__ import annotations
 import socket
 
 import pytest
-from opentelemetry import metrics
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard
-from ragguard.errors import BudgetExceeded, EngineOverloaded, EngineRejected
-from ragguard.guard import health
+from ragguard.errors import BudgetExceeded, EngineOverloaded
 
 PASSAGES = ["Ada Berg founded it in Oslo.", "Carl Dahl founded it in Rome."]
 
@@ -74,20 +70,3 @@ async def test_a_guard_that_judges_says_nothing(caplog):
     found = watching.health()
     assert (found.ok, found.decisions, found.causes) == (True, 1, {})
     assert caplog.records == []
-
-
-async def test_decisions_are_counted_for_opentelemetry(monkeypatch):
-    reader = InMemoryMetricReader()
-    monkeypatch.setattr(metrics, "get_meter", MeterProvider([reader]).get_meter)
-    monkeypatch.setattr(health, "_counter", [])
-    fine = DistractorGuard(ScriptedEngine(label=lambda text, label: 0.5), budget_ms=20_000)
-    gone = DistractorGuard(ScriptedEngine(fault=lambda call: EngineRejected("no")), budget_ms=20_000)
-    for watching in (fine, gone, gone):
-        await watching.aprune("q", PASSAGES)
-    (metric,) = reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics
-    assert metric.name == "ragguard.guard.decisions"
-    counted = {tuple(sorted(point.attributes.items())): point.value for point in metric.data.data_points}
-    assert counted == {
-        (("status", "kept_all"),): 1,
-        (("cause", "EngineRejected"), ("status", "error")): 2,
-    }
