@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -228,14 +226,6 @@ async def test_run_that_is_given_to_score_replaces_the_stored_one_and_no_capture
     assert rg.store.run("x").question == "one", "a run's own id comes first"
 
 
-def test_ids_of_many_threads(make):
-    rg = make()
-    with ThreadPoolExecutor(8) as pool:
-        runs = list(pool.map(lambda n: capture(rg, f"q{n}", f"h{n}", id=f"id-{n % 10}"), range(100)))
-    assert sorted(stored(rg)) == sorted(whole(f"id-{n % 10}", f"q{n}", f"h{n}") for n in range(100))
-    assert {run.id for run in rg.runs()} == {run.id for run in runs}
-
-
 def test_delete_by_the_application_s_id_removes_all_runs_of_that_id(make):
     rg = make()
     for question in ("one", "two"):
@@ -301,13 +291,3 @@ def test_writing_the_same_events_again_changes_nothing(tmp_path, apart):
     assert [(step.index, step.query) for step in run.steps] == [(0, "one"), (1, "two"), (2, "three")]
     assert (run.id, run.status) == ("a", "ok")
     store.close()
-
-
-def test_deleting_a_run_forgets_what_it_waited_for(make, tmp_path):
-    rg = make()
-    rg.recorder.run_started("x", "one")
-    rg.recorder.run_ended(RunEnded("x", status="interrupted", waits_for="langgraph:secret-thread"))
-    assert rg.flush(10)
-    rg.delete("x")
-    rg.close()
-    assert json.dumps("secret-thread")[1:-1].encode() not in (tmp_path / "s.db").read_bytes()

@@ -179,39 +179,6 @@ def test_nothing_is_captured_in_a_pause(recorder, captured, caplog):
     assert "outside of any run" not in caplog.text
 
 
-async def test_a_pause_goes_into_tasks_and_threads_and_to_no_other(recorder, captured):
-    ready, over = asyncio.Event(), asyncio.Event()
-
-    async def other():
-        await ready.wait()
-        search("other")
-        over.set()
-
-    async with RunHandle(recorder, "who?"):
-        task = asyncio.create_task(other())
-        with ragguard.paused():
-            await asyncio.to_thread(search, "in a thread")
-            await asyncio.create_task(asyncio.to_thread(search, "in a task"))
-            ready.set()
-            await over.wait()
-        await task
-    assert steps(captured) == [("other", ["about other"])]
-
-
-def generated(recorder, question):
-    with RunHandle(recorder, question) as run:
-        search(f"{question} 1")
-        yield run
-        search(f"{question} 2")
-
-
-def test_a_generator_that_is_dropped_ends_its_run(recorder, captured):
-    generator = generated(recorder, "a")
-    next(generator)
-    del generator
-    assert captured.run.status == "cancelled"
-
-
 def test_a_name_of_the_query_that_the_function_lacks_is_refused():
     def search(question, **filters):
         return []

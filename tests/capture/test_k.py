@@ -1,12 +1,9 @@
 """How many places a step has is what was asked for, wherever somebody says so."""
 
-import json
-
 import pytest
 
 import ragguard
-from ragguard import Passage, RagGuard, read_runs, write_runs
-from ragguard.errors import RunFormatError
+from ragguard import Passage, RagGuard
 from ragguard.records import K_ERROR, Decision, Dropped, RetrievalStep, Run, ScoredRun
 from ragguard.storage.sqlite.store import Store
 
@@ -111,28 +108,6 @@ def test_amendment_changes_k_only_where_it_chooses():
     assert amended(("abcdefg", None)) == [7], "a step has a place for each of its passages"
 
 
-def test_run_files_hold_k(tmp_path):
-    path = tmp_path / "runs.jsonl"
-    run = Run(
-        "r",
-        "q",
-        steps=[RetrievalStep("s", "r", query="q", passages=[Passage("a")], candidates=[Passage("a")], k=3)],
-    )
-    write_runs([run], path)
-    assert json.loads(path.read_text())["steps"][0]["k"] == 3
-    assert next(iter(read_runs(path))).steps[0].k == 3
-    for k in (0, 1, True, "3", 2.5):
-        path.write_text(json.dumps({"question": "q", "steps": [{"passages": ["a", "b"], "k": k}]}) + "\n")
-        with pytest.raises(RunFormatError, match=r"steps\[0\]\.k"):
-            list(read_runs(path))
-
-
-def test_step_without_k_has_as_many_places_as_candidates():
-    whole = [Passage(text) for text in TEXTS]
-    step = RetrievalStep("s", "r", passages=whole[:1], candidates=whole, decision=dropping(TEXTS, 1))
-    assert (step.k, step.places) == (None, 3)
-
-
 @pytest.mark.parametrize("grade", [7, 0, 4.5, True, "5"])
 def test_a_grade_that_is_none_is_a_failure_of_its_step(grade):
     with RagGuard(engine="nano", scorers=["grades"], store=None) as rg:
@@ -142,12 +117,3 @@ def test_a_grade_that_is_none_is_a_failure_of_its_step(grade):
         reasons = [one.message for one in rg.failures(run.id) if one.scorer == "capture"]
     assert len(reasons) == 2
     assert all("a whole number from 1 to 5" in reason for reason in reasons)
-
-
-def test_a_grade_in_a_dictionary_counts():
-    with RagGuard(engine="nano", scorers=["grades"], store=None) as rg:
-        with rg.run("who?") as run:
-            run.retrieved("who?", [{"text": "a", "grade": 4}])
-        rg.flush(timeout=60)
-        (found,) = [one for one in rg.scores(run.id) if one.name == "grade"]
-    assert (found.value, found.label) == (4, "given")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from itertools import count
 
@@ -109,17 +108,6 @@ def test_the_end_of_a_run_is_the_end_of_its_steps(recorder, captured):
     assert len(captured.events) == 3
 
 
-def test_a_step_that_begins_while_its_run_ends_is_not_left_open(recorder, clock, monkeypatch):
-    def end_it(self):
-        recorder.run_ended(RunEnded("r"))  # as another thread may at any time
-        return clock.now
-
-    recorder.run_started("r")
-    monkeypatch.setattr(Clock, "__call__", end_it)
-    recorder.step_started("s", "r", "q")
-    assert (recorder.open_runs, len(recorder._runs.steps)) == (0, 0)
-
-
 @pytest.mark.parametrize(
     ("error", "status", "said"),
     [
@@ -159,23 +147,6 @@ def test_deferred_value_is_not_computed_in_the_hook(recorder, captured):
     assert not asked
     (step,) = captured.run.steps
     assert (step.passages, step.metadata, asked) == ([Passage("b")], {"by": "the tool"}, [1])
-
-
-def test_passages_are_unpacked_when_somebody_reads_the_step(recorder, captured):
-    unpacked = []
-
-    def unpack(text):
-        unpacked.append(text)
-        return text.split("/")
-
-    recorder.run_started("r")
-    recorder.step_started("s", "r", "q")
-    recorder.step_ended("s", "a/b", unpack=unpack)
-    assert unpacked == []
-    event = captured.events[-1]
-    assert [p.text for p in event.step.passages] == ["a", "b"]
-    assert event.step is event.step
-    assert unpacked == ["a/b"]
 
 
 def test_a_whole_run_in_one_word(recorder, captured):
@@ -232,15 +203,6 @@ def test_a_run_that_nobody_ends_is_abandoned_after_its_time(recorder, captured, 
     assert recorder.open_run("young")
 
 
-def test_a_step_is_a_sign_of_life(recorder, clock):
-    recorder.run_started("r")
-    for n in range(5):
-        clock.now += 40
-        recorder.step_started(f"s{n}", "r", "q")
-        recorder.sweep()
-    assert recorder.open_run("r")
-
-
 def test_when_too_many_are_open_the_least_recently_touched_goes(recorder, captured, clock):
     for n in range(5):
         recorder.run_started(f"r{n}")
@@ -251,16 +213,6 @@ def test_when_too_many_are_open_the_least_recently_touched_goes(recorder, captur
     assert all(recorder.open_run(f"r{n}") for n in (0, 2, 3, 4, 5))
     assert [run.status for run in captured.runs if run.id == "r1"] == ["abandoned"]
     assert len(recorder._runs.runs) == 5
-
-
-def test_open_runs_are_bounded_whatever_comes(captured):
-    recorder = Recorder(captured, max_open=100)
-    for n in range(5000):
-        recorder.run_started(f"r{n}")
-        recorder.step_started(f"s{n}", f"r{n}", "q")
-    assert recorder.open_runs == 100
-    assert len(recorder._runs.steps) == 100
-    assert sum(isinstance(event, RunEnded) for event in captured.events) == 4900
 
 
 def test_an_interrupted_run_ends_its_part_and_says_what_it_waits_for(recorder, captured):
@@ -360,33 +312,6 @@ def test_the_end_of_a_run_waits_for_a_step_that_is_on_its_way():
     assert kinds(captured) == ["RunStarted", "StepEnded", "RunEnded"]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_forked_child_begins_with_nothing_open_and_with_free_locks():
-    captured = Captured()
-    recorder = Recorder(captured)
-    recorder.run_started("parents")
-    with recorder._runs.lock:
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                ran = threading.Thread(
-                    target=lambda: (recorder.run_started("childs"), recorder.run_ended(RunEnded("childs")))
-                )
-                ran.start()
-                ran.join(10)
-                alive, left = ran.is_alive(), recorder.open_runs
-                recorder.run_ended(RunEnded("parents"))
-                status = 0 if not alive and left == 0 and len(captured.events) == 3 else 2
-            finally:
-                os._exit(status)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    recorder.run_ended(RunEnded("parents"))
-    assert captured.run.status == "ok"
-
-
 def test_last_answer_that_frameworks_note_counts_and_its_number_is_in_the_metadata(recorder, captured):
     recorder.run_started("run")
     for answer in ("first", "", None, "last", None):
@@ -438,17 +363,6 @@ def test_a_retrieval_an_error_and_an_answer_are_counted_and_said_once(rg, caplog
     assert f"rg.run(resume={run.id!r})" in caplog.text
     (stored,) = rg.runs()
     assert (len(stored.steps), stored.answer) == (1, None)
-
-
-def test_the_way_out_that_is_said_is_one(rg):
-    with rg.run("Who founded Nordvik?") as run:
-        run.retrieved("founder of Nordvik", PASSAGES)
-    with rg.run(resume=run.id) as run:
-        run.retrieved("late", PASSAGES)
-        run.answered("Ada Berg")
-    assert rg.flush(30)
-    (stored,) = rg.runs()
-    assert (len(stored.steps), stored.answer) == (2, "Ada Berg")
 
 
 def test_an_answer_after_the_block_counts_while_a_stream_holds_the_run_open(rg):

@@ -16,60 +16,37 @@ from ragguard.runtime import limiter
 from ragguard.runtime.limiter import LEAST, Limiter, WorkWindow, in_parallel
 
 
-class Visitors:
-    """Tasks that come in, say so, and stay until they are let go."""
+@pytest.mark.parametrize(
+    ("callers", "order"),
+    [
+        ({"a": (6, 0), "b": (6, 0), "small": (2, 0)}, ["a", "b", "small"]),
+        ({"a": (1, 0), "huge": (1000, 0), "small": (1, 0)}, ["a", "huge", "small"]),
+        (
+            {"a": (6, 10), "b": (6, 10), "small": (1, 10), "urgent": (4, 0)},
+            ["a", "urgent", "b", "small"],
+        ),
+    ],
+    ids=["first come", "oversized alone", "urgent at once"],
+)
+async def test_limiter_admits_callers_in_order_of_priority_and_arrival(callers, order):
+    limiter, entered, leave = Limiter(10), [], {name: asyncio.Event() for name in callers}
 
-    def __init__(self, size: int) -> None:
-        self.room, self.inside = Limiter(size), []
-        self.tasks: dict[str, asyncio.Task[None]] = {}
-        self.going: dict[str, asyncio.Event] = {}
+    async def call(name: str, need: int, priority: int) -> None:
+        async with limiter.admitted(need, priority=priority):
+            entered.append(name)
+            await leave[name].wait()
 
-    async def come(self, **needs: int) -> None:
-        for name, need in needs.items():
-            self.going[name] = asyncio.Event()
-            self.tasks[name] = asyncio.create_task(self._visit(name, need))
-        await self.settle()
-
-    async def _visit(self, name: str, need: int) -> None:
-        async with self.room.admitted(need):
-            self.inside.append(name)
-            try:
-                await self.going[name].wait()
-            finally:
-                self.inside.remove(name)
-
-    async def go(self, name: str) -> None:
-        self.going[name].set()
-        await self.settle()
-
-    async def settle(self) -> None:
+    tasks = []
+    for name, needs in callers.items():
+        tasks.append(asyncio.create_task(call(name, *needs)))
+        await asyncio.sleep(0)
+    assert entered == [order[0], *(["urgent"] if "urgent" in callers else [])]
+    for name in order:
+        leave[name].set()
         for _ in range(5):
             await asyncio.sleep(0)
-
-
-@pytest.fixture
-async def visitors():
-    all_of_them = Visitors(10)
-    yield all_of_them
-    for task in all_of_them.tasks.values():
-        task.cancel()
-    await asyncio.gather(*all_of_them.tasks.values(), return_exceptions=True)
-
-
-async def test_first_come_first_served_also_where_a_later_one_would_fit(visitors):
-    await visitors.come(a=6, b=6, c=2)
-    assert visitors.inside == ["a"]
-    await visitors.go("a")
-    assert visitors.inside == ["b", "c"]
-
-
-async def test_limiter_grants_oversized_request_alone(visitors):
-    await visitors.come(a=1, huge=1000, c=1)
-    assert visitors.inside == ["a"]
-    await visitors.go("a")
-    assert visitors.inside == ["huge"]
-    await visitors.go("huge")
-    assert visitors.inside == ["c"]
+    await asyncio.gather(*tasks)
+    assert entered == order
 
 
 def test_loops_do_not_wait_for_each_other():
@@ -84,27 +61,6 @@ def test_loops_do_not_wait_for_each_other():
             return "in"
 
     assert asyncio.run(inside()) == "in"
-
-
-async def test_an_urgent_caller_goes_before_those_that_wait_and_at_once_where_it_fits():
-    limiter, entered = Limiter(10), []
-
-    async def call(name: str, need: int, priority: int, leave: asyncio.Event) -> None:
-        async with limiter.admitted(need, priority=priority):
-            entered.append(name)
-            await leave.wait()
-
-    first, rest = asyncio.Event(), asyncio.Event()
-    calls = [("first", 6, 10, first), ("large", 6, 10, rest), ("small", 1, 10, rest), ("urgent", 4, 0, rest)]
-    tasks = []
-    for one in calls:
-        tasks.append(asyncio.create_task(call(*one)))
-        await asyncio.sleep(0)
-    assert entered == ["first", "urgent"]
-    rest.set()
-    first.set()
-    await asyncio.gather(*tasks)
-    assert entered == ["first", "urgent", "large", "small"]
 
 
 @given(

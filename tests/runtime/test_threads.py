@@ -37,13 +37,6 @@ def test_error_of_a_job_reaches_its_caller_and_the_thread_goes_on():
     pool.shutdown()
 
 
-async def test_a_job_that_raises_stop_iteration_does_not_keep_its_caller_waiting():
-    pool = DaemonThreads(1, "some")
-    with pytest.raises(RuntimeError, match="StopIteration"):
-        await asyncio.wrap_future(pool.submit(next, iter(())))
-    pool.shutdown()
-
-
 def test_threads_without_work_end_and_come_back(monkeypatch):
     monkeypatch.setattr(threads, "IDLE_S", 0.01)
     pool = DaemonThreads(2, "some")
@@ -81,27 +74,9 @@ def test_waiting_for_it_on_its_own_thread_is_refused_as_it_would_be_for_ever():
     assert loop.run(where()) == "background"
 
 
-def test_background_loop_serves_sync_code_inside_a_running_loop():
-    loop = BackgroundLoop("background")
-
-    async def host():
-        return loop.run(where(), 10)
-
-    assert loop.run(where(), 10) == "background"
-    assert asyncio.run(host()) == "background"
-
-
 async def test_background_loop_serves_another_loop_without_blocking_it():
     loop = BackgroundLoop("background")
     assert await asyncio.gather(*(loop.within(where()) for _ in range(20))) == ["background"] * 20
-
-
-async def test_background_loop_raises_the_error_of_its_call_at_the_caller():
-    async def fails():
-        raise LookupError("there")
-
-    with pytest.raises(LookupError, match="there"):
-        await BackgroundLoop("background").within(fails())
 
 
 async def test_cancelling_here_cancels_there():
