@@ -11,7 +11,6 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any, Self, TypeAlias
 
 from ragguard.engines.base import Engine, EngineInfo, Prompt, Sample, Samples
@@ -87,22 +86,24 @@ class Request(ABC):
         return replace(self, prompts=(), deadline=None)
 
     def joined(self, others: Sequence[Request]) -> Self:
-        """Returns one request about the prompts of this request and of others of its group."""
+        """Returns one request about the prompts of this request and of others of its group; equal ones are asked once
+        where they have one answer."""
         requests: list[Request] = [self, *others]
         deadlines = [request.deadline for request in requests if request.deadline is not None]
+        prompts = [prompt for request in requests for prompt in request.prompts]
         return replace(
             self,
-            prompts=tuple(prompt for request in requests for prompt in request.prompts),
+            prompts=tuple(dict.fromkeys(prompts) if self.repeatable else prompts),
             deadline=max(deadlines) if len(deadlines) == len(requests) else None,
         )
 
     def shares(self, reply: Reply, requests: Sequence[Request]) -> list[Reply]:
         """Returns the parts of the reply to this request that answer the requests of which it was made."""
-        values, found = iter(reply.values), []
+        value_of, values, found = dict(zip(self.prompts, reply.values, strict=True)), iter(reply.values), []
         sizes = [len(request.prompts) for request in requests]
         for request, size, usage in zip(requests, sizes, apportion(reply.usage, sizes), strict=True):
-            own = request.taken(list(islice(values, size)), self)
-            found.append(Reply(own, replace(usage, prompts=size)))
+            own = [value_of[prompt] if self.repeatable else next(values) for prompt in request.prompts]
+            found.append(Reply(request.taken(own, self), replace(usage, prompts=size)))
         return found
 
     def taken(self, values: Sequence[Value], whole: Request) -> Sequence[Value]:

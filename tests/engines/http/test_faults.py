@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer, Reply, engine_on
-from support.polling import aeventually
 
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.http.http_client import HttpClient
@@ -117,15 +116,10 @@ async def test_without_a_deadline_the_engines_own_patience_counts():
 @pytest.mark.parametrize(
     "body",
     [
-        "<html>not JSON</html>",
         "",
-        '{"choices": [',
         "null",
         "[]",
-        "{}",
-        {"choices": None},
         {"choices": [1]},
-        {"choices": [{"index": 0}]},
         {"choices": [{"index": "0", "text": "A"}]},
         {
             "choices": [
@@ -319,17 +313,6 @@ async def test_credentials_in_the_address_are_sent_and_never_shown(pair, caplog)
     await engine.aclose()
 
 
-async def test_a_call_that_is_cancelled_breaks_its_request_off(pair):
-    server, engine = pair
-    server.script([Reply({}, wait_s=30)])
-    call = asyncio.create_task(engine.label_probs(["Who?"], LABELS))
-    await aeventually(lambda: server.requests)
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    assert await works(engine)
-
-
 async def test_first_use_is_shared_and_a_failed_one_is_repeated():
     async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
         server.script([Reply({}, 503)], "/models")
@@ -350,20 +333,3 @@ async def test_a_hasty_first_caller_does_not_hurt_a_patient_one():
         assert isinstance(hasty, EngineTimeout)
         assert (await patient).p[0, 1] == pytest.approx(0.6)
         await engine.aclose()
-
-
-@pytest.mark.parametrize(
-    ("url", "proxies", "checked"),
-    [
-        ("http://10.0.0.1/v1", {}, False),
-        ("https://10.0.0.1/v1", {}, True),
-        ("http://10.0.0.1/v1", {"http": "https://proxy:3128"}, True),
-        ("http://127.0.0.1/v1", {"http": "https://proxy:3128"}, False),
-    ],
-)
-def test_certificates_are_loaded_and_checked_wherever_there_may_be_one(monkeypatch, url, proxies, checked):
-    made = []
-    monkeypatch.setattr("ragguard.engines.http.http_client.getproxies", lambda: proxies)
-    monkeypatch.setattr("httpx.AsyncClient", lambda **settings: made.append(settings["verify"]))
-    HttpClient(url)._new_client()
-    assert made == [checked]

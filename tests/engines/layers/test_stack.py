@@ -3,7 +3,6 @@
 import asyncio
 import random
 
-import numpy as np
 import pytest
 from support.scripted_engine import ScriptedEngine, unit
 
@@ -16,16 +15,6 @@ PATIENCE = Patience(base=0.001, cap=0.002, trip_after=10_000)
 
 def stack(engine: Engine) -> Engine:
     return Cache(Coalesce(Priority(Retry(Budget(engine, Account()), PATIENCE))))
-
-
-async def test_500_callers_share_a_few_calls():
-    engine = ScriptedEngine()
-    layers = stack(engine)
-    answers = await asyncio.gather(*(layers.label_probs([f"{i % 250}", "x"], ["A", "B"]) for i in range(500)))
-    for i, answer in enumerate(answers):
-        np.testing.assert_array_equal(answer.p[0], [unit(f"{i % 250}", label) / 6 for label in "AB"])
-    assert sum(len(call.prompts) for call in engine.calls) == 251
-    assert len(engine.calls) <= 3
 
 
 async def test_a_storm_of_faults_and_cancellations():
