@@ -7,10 +7,11 @@ it; only a passage that contradicts it shows the conflict.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations
-from typing import ClassVar, NamedTuple
+from operator import itemgetter
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -34,8 +35,6 @@ from ragguard.scorers.question import (
     Ask,
     EntailQuestion,
     LabelAnswer,
-    SampleAnswer,
-    SampleQuestion,
     answered,
 )
 from ragguard.scorers.scorer import ScoreWriter
@@ -50,11 +49,8 @@ ANSWERS = 0.8
 """The probability of an answer to the sub-question from which on a passage counts in a contradiction about it."""
 
 
-class _Statement(NamedTuple):
-    """A passage that answers a sub-question."""
-
-    sub_question: int
-    text: str
+Statement: TypeAlias = tuple[int, str]
+"""The number of a sub-question, and a passage that answers it."""
 
 
 class Conflict(NamedTuple):
@@ -114,7 +110,9 @@ class Contested:
         table = np.zeros((len(texts), len(texts), len(ratings.sub_questions)), dtype=np.bool_)
         for one in here:
             table[index[one.first], index[one.second], one.sub_question] = True
-        where = _positions(steps)
+        # Where the model got each text first, as `hop.position`, both from 1.
+        got = [(seen, at) for seen in reversed(steps) for at in reversed(seen.got)]
+        where = {seen.all[at].text: f"{seen.step.index + 1}.{at + 1}" for seen, at in got}
         conflicts = [
             {
                 "sub_question": one.sub_question,
@@ -153,23 +151,29 @@ async def find_conflicts(
         ask: Asks the models.
         sure: The texts from which the reader would answer the query that brought them. None: they are asked for.
     """
-    rated = [
-        _Statement(number, text)
+    statements = _shared(
+        (number, text)
         for text in ratings.rows
         if sure is None or text in sure
         for number in ratings.answered_by(text, settings.eta)
-    ]
-    readings = _shared(sorted(rated, key=lambda reading: reading.sub_question))
+    )
     if sure is None:
-        sure = await _sure({reading.text for reading in readings}, view, ask)
-        readings = _shared([reading for reading in readings if reading.text in sure])
-    drawn = await ask([_question(reading, view, ratings) for reading in readings])
-    language = view.setting.language
-    words = [_said(answered(answer), language) for answer in drawn]
+        sure = await _sure({text for _, text in statements}, view, ask)
+        statements = _shared(one for one in statements if one[1] in sure)
+    setting, asked = view.setting, ratings.sub_questions
+    # The judge's likeliest answer to the sub-question from the passage alone.
+    drawn = await ask(
+        [
+            likeliest(setting.judge_prompts, "answer", view.seed, [text], question=asked[number])
+            for number, text in statements
+        ]
+    )
+    said = [read_line(answered(answer)) for answer in drawn]
+    words = ["" if is_abstention(text, setting.language) else text for text in said]
     couples = [
-        (one, other, Pair(ratings.sub_questions[one.sub_question], first, second))
-        for (one, first), (other, second) in combinations(zip(readings, words, strict=True), 2)
-        if one.sub_question == other.sub_question and _differ(first, second, language)
+        (one, other, Pair(asked[one[0]], first, second))
+        for (one, first), (other, second) in combinations(zip(statements, words, strict=True), 2)
+        if one[0] == other[0] and _differ(first, second, setting.language)
     ]
     pairs = list(dict.fromkeys(turned for *_, pair in couples for turned in (pair, pair.turned)))
     relations = await ask([EntailQuestion(pair) for pair in pairs])
@@ -179,15 +183,13 @@ async def find_conflicts(
         if relation(answered(answer))[2] >= settings.tau
     }
     found = [(one, other, pair) for one, other, pair in couples if contradict & {pair, pair.turned}]
-    asked = list(dict.fromkeys(reading for *both, _ in found for reading in both))
-    abstains = await ask(
-        [abstention(view.setting.prompts, ratings.sub_questions[one.sub_question], one.text) for one in asked]
-    )
-    reads = {one for one, answer in zip(asked, abstains, strict=True) if _answers(answer) >= ANSWERS}
+    read = list(dict.fromkeys(statement for *both, _ in found for statement in both))
+    abstains = await ask([abstention(setting.prompts, asked[number], text) for number, text in read])
+    reads = {one for one, answer in zip(read, abstains, strict=True) if _answers(answer) >= ANSWERS}
     return [
-        Conflict(one.sub_question, one.text, pair.premise, other.text, second_answer=pair.hypothesis)
-        for one, other, pair in found
-        if {one, other} <= reads
+        Conflict(number, first, pair.premise, second, second_answer=pair.hypothesis)
+        for (number, first), (_, second), pair in found
+        if {(number, first), (number, second)} <= reads
     ]
 
 
@@ -222,26 +224,15 @@ def _answers(answer: LabelAnswer | RagguardError) -> float:
     return 1 - read_abstention(answered(answer)).value
 
 
-def _question(one: _Statement, view: View, ratings: Ratings) -> SampleQuestion:
-    """Returns the question for the likeliest answer to the sub-question from the passage alone."""
-    asked = ratings.sub_questions[one.sub_question]
-    return likeliest(view.setting.judge_prompts, "answer", view.seed, [one.text], question=asked)
-
-
-def _said(answer: SampleAnswer, language: Language) -> str:
-    """Returns the answer in one line; "" for an abstention."""
-    text = read_line(answer)
-    return "" if is_abstention(text, language) else text
-
-
 def _differ(first: str, second: str, language: Language) -> bool:
     return bool(first and second) and meaning_key(first, language) != meaning_key(second, language)
 
 
-def _shared(readings: Sequence[_Statement]) -> list[_Statement]:
-    """Returns the readings of those sub-questions that two or more passages answer."""
-    counts = Counter(reading.sub_question for reading in readings)
-    return [reading for reading in readings if counts[reading.sub_question] > 1]
+def _shared(statements: Iterable[Statement]) -> list[Statement]:
+    """Returns the statements about sub-questions that two or more passages answer, by sub-question."""
+    listed = sorted(statements, key=itemgetter(0))
+    counts = Counter(number for number, _ in listed)
+    return [(number, text) for number, text in listed if counts[number] > 1]
 
 
 def _in_words(found: Sequence[Conflict], where: dict[str, str]) -> str:
@@ -255,12 +246,3 @@ def _in_words(found: Sequence[Conflict], where: dict[str, str]) -> str:
     )
     more = f"; {len(found) - 1} more" if len(found) > 1 else ""
     return f"{first} against {second}{more}"
-
-
-def _positions(steps: Sequence[StepView]) -> dict[str, str]:
-    """Returns for each text where the model got it first, as `hop.position`, both from 1."""
-    where: dict[str, str] = {}
-    for step in steps:
-        for at in step.got:
-            where.setdefault(step.all[at].text, f"{step.step.index + 1}.{at + 1}")
-    return where

@@ -117,7 +117,6 @@ class Coverage:
         await ratings.learn([*texts, *oracle, *answers], view.setting.judge_prompts, ask)
         report = _CoverageReport(self, writer, ratings, oracle)
         report.passages()
-        report.redundancy()
         report.steps("passages")
         report.steps("candidates")
         report.selections()
@@ -177,30 +176,25 @@ class _CoverageReport:
         self.writer.add(name, value, who="judge", references=asked, **error, **more)
 
     def passages(self) -> None:
-        """Adds `answerability` of every passage."""
+        """Adds `answerability` of every passage, and `redundancy` of those that the model got, unless a rating is
+        missing."""
+        sub_questions, rows = self.ratings.sub_questions, self.ratings.rows
         for step in self.writer.view.steps:
             for at in sorted(step.judged):
-                rated = zip(self.ratings.sub_questions, self.ratings.rows[step.all[at].text], strict=True)
+                rated = zip(sub_questions, rows[step.all[at].text], strict=True)
                 for number, (sub, cell) in enumerate(rated):
                     what = f"answerability of passage {at + 1} for the sub-question “{sub}”"
                     with self.writer.failing(what, step):
-                        rating = answered(cell)
-                        self.add(
-                            "answerability", rating, step=step, at=at, sub_question=number, explanation=sub
-                        )
-
-    def redundancy(self) -> None:
-        """Adds `redundancy` of the passages that the model got, unless a rating is missing."""
+                        about: dict[str, Any] = {"sub_question": number, "explanation": sub}
+                        self.add("answerability", answered(cell), step=step, at=at, **about)
         delivered = [(step, at) for step in self.writer.view.steps for at in step.got if at in step.judged]
         texts = [step.all[at].text for step, at in delivered]
-        if not texts or any(
-            isinstance(cell, RagguardError) for text in texts for cell in self.ratings.rows[text]
-        ):
+        if not texts or any(isinstance(cell, RagguardError) for text in texts for cell in rows[text]):
             return
         table = self.ratings.table(texts)
         required = set(measures.required_subset(table, self.settings.eta).required.tolist())
-        for index, value in enumerate(measures.redundancy(table, self.settings.eta).tolist()):
-            step, at = delivered[index]
+        shares = measures.redundancy(table, self.settings.eta).tolist()
+        for index, ((step, at), value) in enumerate(zip(delivered, shares, strict=True)):
             label = "required" if index in required else "repeats"
             self.add("redundancy", value, texts[: index + 1], step=step, at=at, label=label)
 
@@ -218,19 +212,11 @@ class _CoverageReport:
                 covered = self._covered(so_far)
             except RagguardError as error:
                 covered = error
-            shown = bool(texts or not step.got) if stage == "passages" else step.changed
-            if shown:
-                facts = {
-                    "kept": len(texts),
-                    "not_judged": len(listed) - len(texts),
-                    **({"k": k} if step.places else {}),
-                }
-                about: dict[str, Any] = {
-                    "step": step,
-                    "stage": stage,
-                    "label": stage_label(step, stage),
-                    "metadata": facts,
-                }
+            if bool(texts or not step.got) if stage == "passages" else step.changed:
+                facts = {"kept": len(texts), "not_judged": len(listed) - len(texts)}
+                facts |= {"k": k} if step.places else {}
+                about: dict[str, Any] = {"step": step, "stage": stage, "metadata": facts}
+                about["label"] = stage_label(step, stage)
                 with self.writer.failing(f"coverage ({stage})", step):
                     self.add("coverage", answered(covered), so_far, **about)
                     self.add("delta_coverage", answered(covered) - before, so_far, **about)
@@ -283,32 +269,38 @@ class _CoverageReport:
     def answer(self, answer: str) -> None:
         """Adds `answer_coverage` and `answer_density` of the answer; "" is an abstention, which covers nothing."""
         if not answer:
-            self.add("answer_coverage", 0.0, (), label="abstained")
+            self.add("answer_coverage", 0.0, label="abstained")
             return
         with self.writer.failing("answer_coverage"):
-            covered = self._coverage([answer])
+            covered = self._covered([answer])
             self.add("answer_coverage", covered, [answer])
             self._density("answer_density", covered, [answer])
 
     def _density(self, name: str, covered: float, texts: Sequence[str]) -> None:
-        """Adds a density: coverage per token, beside that of the passages that are required."""
+        """Adds a density: coverage per token, beside that of the required passages of the pool's good ones, else of all
+        retrieved ones."""
         length = sum(map(count_tokens, texts))
         with self.writer.failing(name):
-            best, shortest = self._oracle()
-            if math.isnan(covered) or math.isnan(best):
+            among = list(dict.fromkeys(self.oracle)) or retrieved_texts(self.writer.view.steps)
+            if not among or math.isnan(covered):
                 return
-            value = float(measures.density(covered, length, best, shortest, self.settings.w))
-            oracle = "pool" if self.oracle else "retrieved"
-            self.add(name, value, texts, metadata={"tokens": length, "oracle": oracle})
+            subset = measures.required_subset(self.ratings.table(among), self.settings.eta)
+            needed = [among[i] for i in subset.required.tolist()]
+            best = self._covered(needed) if needed else 0.0
+            if math.isnan(best):
+                return
+            value = float(
+                measures.density(covered, length, best, sum(map(count_tokens, needed)), self.settings.w)
+            )
+            facts = {"tokens": length, "oracle": "pool" if self.oracle else "retrieved"}
+            self.add(name, value, texts, metadata=facts)
 
     def _covered(self, texts: Sequence[str]) -> float:
         """Returns the coverage of texts; 0 where there are none, and nan where the pool answers no sub-question."""
         if texts:
-            return self._coverage(texts)
+            table = self.ratings.table(texts)
+            return float(measures.coverage(table, self.settings.eta, self.answerable))
         return math.nan if self.answerable is not None and not self.answerable.any() else 0.0
-
-    def _coverage(self, texts: Sequence[str]) -> float:
-        return float(measures.coverage(self.ratings.table(texts), self.settings.eta, self.answerable))
 
     def _alpha_ndcg(
         self, texts: Sequence[str], retrieved: Sequence[str], k: int, earlier: Sequence[str] = ()
@@ -319,13 +311,3 @@ class _CoverageReport:
         table, ideal, before = map(self.ratings.table, (texts, retrieved, earlier))
         eta, alpha = self.settings.eta, self.settings.alpha
         return float(measures.alpha_ndcg(table, eta, alpha, ideal=ideal, k=k, earlier=before))
-
-    def _oracle(self) -> tuple[float, float]:
-        """Returns coverage and tokens of the required passages of the pool's good ones, else of all retrieved ones."""
-        texts = list(dict.fromkeys(self.oracle)) or retrieved_texts(self.writer.view.steps)
-        if not texts:
-            return math.nan, math.nan
-        needed = measures.required_subset(self.ratings.table(texts), self.settings.eta).required.tolist()
-        if not needed:
-            return 0.0, 0.0
-        return self._coverage([texts[i] for i in needed]), sum(count_tokens(texts[i]) for i in needed)

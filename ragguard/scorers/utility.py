@@ -28,21 +28,18 @@ from ragguard.scorers.probes import (
     relevance,
     sees_references,
 )
-from ragguard.scorers.question import Ask, LabelAnswer, LabelQuestion, TextAnswer, answered, remarks_of_both
+from ragguard.scorers.question import Ask, LabelAnswer, LabelQuestion, answered, remarks_of_both
 from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter, stage_label
 from ragguard.scorers.view import StepView, View
 
 
 class _JudgedPassage(NamedTuple):
-    """The gain (0..1) and harm (-1..0) of one passage, and the standard error of their sum."""
+    """The gain (0..1) and harm (-1..0) of one passage, their sum, and its standard error."""
 
     gain: float
     harm: float
+    utility: float
     stderr: float | None
-
-    @property
-    def utility(self) -> float:
-        return self.gain + self.harm
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +79,20 @@ class Utility:
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)
         writer.left_out()
+        question, references, setting = view.run.question, view.references, view.setting
         asked = [(step, at) for step in view.steps for at in sorted(step.judged)]
-        questions = [question for step, at in asked for question in _questions(view, step, at)]
-        answers = await ask(questions)
+        reading, judging = list[LabelQuestion](), list[LabelQuestion]()
+        for step, at in asked:
+            query, text = view.query_of(step), step.all[at].text
+            reading.append(abstention(setting.prompts, query, text))
+            judging.append(
+                relevance(setting.judge_prompts, query, text, question=question, references=references)
+            )
+        # Side by side, so that what the caps leave of a run is whole passages.
+        answers = iter(await ask([one for both in zip(reading, judging, strict=True) for one in both]))
         report = _UtilityReport(self, writer)
-        for index, (step, at) in enumerate(asked):
-            report.passage(step, at, questions[2 * index + 1], *answers[2 * index : 2 * index + 2])
+        for (step, at), judged in zip(asked, judging, strict=True):
+            report.passage(step, at, judged, next(answers), next(answers))
         for step in view.steps_with_empty:
             report.step(step, "passages")
             if step.changed:
@@ -95,16 +100,6 @@ class Utility:
                 report.selection(step)
         report.context()
         return writer.results()
-
-
-def _questions(view: View, step: StepView, at: int) -> tuple[LabelQuestion, LabelQuestion]:
-    """Returns the questions about a passage: for the reader, and for the judge."""
-    setting, query, text = view.setting, view.query_of(step), step.all[at].text
-    question, references = view.run.question, view.references
-    return (
-        abstention(setting.prompts, query, text),
-        relevance(setting.judge_prompts, query, text, question=question, references=references),
-    )
 
 
 @dataclass(slots=True)
@@ -136,17 +131,17 @@ class _UtilityReport:
             return
         abstains, relevant = both
         r = relevant.value if self.settings.soft else float(relevant.value >= 0.5)
-        gain, harm = (float(part) for part in utility_parts(r, abstains.value))
+        gain, harm = map(float, utility_parts(r, abstains.value))
         stderr = abstains.stderr
         if self.settings.soft and stderr is not None:
             # d/dp and d/dr of (2r - 1)(1 - p).
             of_r = None if relevant.stderr is None else 2 * (1 - abstains.value) * relevant.stderr
             stderr = None if of_r is None else math.hypot((2 * r - 1) * stderr, of_r)
-        found = self.judged[step.step.id, at] = _JudgedPassage(gain, harm, stderr)
+        self.judged[step.step.id, at] = _JudgedPassage(gain, harm, gain + harm, stderr)
         is_relevant = relevant.value >= 0.5
         about = {"step": step, "at": at, "label": "relevant" if is_relevant else "not relevant", **seen}
         remarks = {**remarks_of_both(abstains.remarks, relevant.remarks), **self._judge}
-        self.writer.add("utility", found.utility, stderr=stderr, metadata=remarks, **about)
+        self.writer.add("utility", gain + harm, stderr=stderr, metadata=remarks, **about)
         if not is_relevant:
             effect = Reading(float(distracting_effect(abstains.value)), abstains.stderr, abstains.remarks)
             self.writer.add("distracting_effect", effect, metadata=self._judge, **about)
@@ -160,9 +155,8 @@ class _UtilityReport:
         value, stderr = self._udcg(known.values(), k)
         about = {"step": step, "stage": stage, "label": stage_label(step, stage), **self._rests_on(step)}
         facts = {"kept": len(known), "not_judged": len(wanted) - len(known), **self._judge}
-        self.writer.add(
-            "udcg", value, stderr=stderr, metadata={"k": k, **facts} if step.places else facts, **about
-        )
+        facts |= {"k": k} if step.places else {}
+        self.writer.add("udcg", value, stderr=stderr, metadata=facts, **about)
         theta = self.settings.theta
         if theta is None or not step.places or k != theta["k"]:
             return
@@ -174,7 +168,7 @@ class _UtilityReport:
         """Adds UDCG of what the model got less UDCG of all candidates, both over the places of the candidates, so
         that passages which were left out count and empty places do not: the cost of a guard or a reranker."""
         k = step.judged_places("candidates")
-        values: list[float] = []
+        change = 0.0
         slopes: dict[int, float] = {}
         lists: tuple[tuple[Stage, float], ...] = (("passages", 1.0), ("candidates", -1.0))
         for stage, sign in lists:
@@ -182,21 +176,16 @@ class _UtilityReport:
             if not step.places or known is None or len(known) > k:
                 return
             value, _ = self._udcg(known.values(), k)
-            values.append(sign * value)
+            change += sign * value
             for at, passage in known.items():
                 weight = sign * value * (1 - value) * self._weight(passage) / k
                 slopes[at] = slopes.get(at, 0.0) + weight
         errors = [self.judged[step.step.id, at].stderr for at in slopes]
         # The error of a passage in both lists affects both, and cancels as far as its weights in them are equal.
         moved = [slope * (error or 0.0) for slope, error in zip(slopes.values(), errors, strict=True)]
-        self.writer.add(
-            "delta_udcg_selection",
-            sum(values),
-            step=step,
-            stderr=None if None in errors else math.hypot(*moved),
-            metadata={"k": k, **self._judge},
-            **self._rests_on(step),
-        )
+        stderr = None if None in errors else math.hypot(*moved)
+        about = {"step": step, "metadata": {"k": k, **self._judge}, **self._rests_on(step)}
+        self.writer.add("delta_udcg_selection", change, stderr=stderr, **about)
 
     def context(self) -> None:
         """Adds UDCG over the passages of the final context, each once and at its best (a bridge helps its own hop), and
@@ -219,11 +208,9 @@ class _UtilityReport:
         if k or view.read_nothing:
             # Where nothing was retrieved and no K is known, every K gives the same.
             value, stderr = self._udcg(best.values(), k or 1)
-            facts = {"kept": len(best), "not_judged": missing, **self._judge}
+            facts = {**({"k": k} if k else {}), "kept": len(best), "not_judged": missing, **self._judge}
             seen = self._rests_on(*(view.steps or view.steps_with_empty))
-            self.writer.add(
-                "udcg_context", value, stderr=stderr, metadata={"k": k, **facts} if k else facts, **seen
-            )
+            self.writer.add("udcg_context", value, stderr=stderr, metadata=facts, **seen)
 
     def _known(self, step: StepView, stage: Stage) -> dict[int, _JudgedPassage] | None:
         """Returns the judged passages of one list of a step; None where one lacks an answer."""
@@ -286,25 +273,14 @@ class QueryFit:
             [query_likelihood(prompts, query) for query in queries]
             + [query_likelihood(prompts, view.query_of(step), step.all[at].text) for step, at in passages]
         )
-        alone = dict(zip(queries, answers, strict=False))
+        alone, exam = dict(zip(queries, answers, strict=False)), view.setting.exam
         for (step, at), given in zip(passages, answers[len(queries) :], strict=True):
-            self._add(writer, step, at, given, alone[view.query_of(step)])
+            with writer.failing(f"query_gain of passage {at + 1}", step):
+                text = answered(given)
+                gain = query_gain(text.logprobs, answered(alone[view.query_of(step)]).logprobs)
+                cut = {CUT_TOKENS: text.truncated} if text.truncated else {}
+                writer.add("query_gain", Reading(gain, 0.0, cut, text.usage), step=step, at=at)
+                if exam.relevance_by_likelihood or (self.relevance and exam.log_odds):
+                    read = Reading(probability(exam, gain), None, {**cut, "how": "likelihood"})
+                    writer.add("p_relevant", read, step=step, at=at, label="by likelihood")
         return writer.results()
-
-    def _add(
-        self,
-        writer: ScoreWriter,
-        step: StepView,
-        at: int,
-        given: TextAnswer | RagguardError,
-        alone: TextAnswer | RagguardError,
-    ) -> None:
-        with writer.failing(f"query_gain of passage {at + 1}", step):
-            text = answered(given)
-            gain = query_gain(text.logprobs, answered(alone).logprobs)
-            cut = {CUT_TOKENS: text.truncated} if text.truncated else {}
-            writer.add("query_gain", Reading(gain, 0.0, cut, text.usage), step=step, at=at)
-            exam = writer.view.setting.exam
-            if exam.relevance_by_likelihood or (self.relevance and exam.log_odds):
-                read = Reading(probability(exam, gain), None, {**cut, "how": "likelihood"})
-                writer.add("p_relevant", read, step=step, at=at, label="by likelihood")
