@@ -14,8 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ragguard.capture.events import RunEnded, RunStarted, StepEnded
@@ -37,9 +36,8 @@ _LATE_SECONDS, _KNOWN_SECONDS = 600.0, 86_400.0
 """Seconds for which the spans of a trace are kept after it was complete, and for which its id is known."""
 _AT_ONCE, _BATCHES = 64, 16
 """How many traces become runs in one transaction, and how many of these there are between two clean-ups."""
-_BUSY, _LOOKS, _LOOK = 0.5, 20, 0.05
-"""The share of the time from which spans come without a break; and meanwhile how often it is looked whether a batch has
-been scored, and the seconds between two of these looks."""
+_LOOKS, _LOOK = 20, 0.05
+"""While spans come: how often it is looked whether a batch has been scored, and the seconds between two looks."""
 _log = logger("ragguard.serve")
 MOST_SHOWN = 16
 """The most traces that are read in one go, the latest first; of the others the end alone is scored."""
@@ -51,36 +49,6 @@ _GROWTH = 1.1
 """The growth of a trace after which it is read again, so that the readings of a large one do not cost too much."""
 _PATIENCE = 5.0
 """Seconds after which one is read again that has grown by less."""
-
-
-class _Load:
-    """Measures how busy the intake is."""
-
-    def __init__(self) -> None:
-        self.is_high = False
-        """True where spans came without a break in the time between the two latest measurements."""
-        self._taking, self._busy = 0, 0.0
-        self._since = self._at = time.monotonic()
-
-    @contextmanager
-    def taking(self) -> Iterator[None]:
-        """Counts the time of a request as busy."""
-        self._advance(1)
-        try:
-            yield
-        finally:
-            self._advance(-1)
-
-    def measure(self) -> None:
-        """Measures in which share of the time since the last measurement a request was being taken."""
-        self._advance(0)
-        self.is_high = self._busy > (self._at - self._since) * _BUSY
-        self._since, self._busy = self._at, 0.0
-
-    def _advance(self, by: int) -> None:
-        now = time.monotonic()
-        self._busy += now - self._at if self._taking else 0.0
-        self._at, self._taking = now, self._taking + by
 
 
 class Ingest:
@@ -104,19 +72,23 @@ class Ingest:
         """`counts`: how many traces and runs there were, and runs that the store refused. `remarks`: what was not
         understood, and how often."""
         self._rg, self._settle, self._quiet, self._clock = rg, settle, quiet, clock
-        self._load = _Load()
+        self._taking = 0
+        """How many requests are being taken."""
         self._live = LiveTraces(rg.recorder.intake, spool) if live else None
 
     async def take(self, spans: Callable[[], Iterable[PackedSpan]]) -> Counter[str]:
         """Reads and keeps spans, on a thread; returns how many were refused, by the reason."""
-        with self._load.taking():
+        self._taking += 1
+        try:
             return await asyncio.to_thread(lambda: self.spool.add(spans(), self._clock()))
+        finally:
+            self._taking -= 1
 
     async def run(self) -> None:
         """Hands over complete traces until it is cancelled. An error is logged, and the traces are tried again.
 
-        While spans come without a break, taking them goes before making and scoring runs: runs are made in small
-        batches, and between two of these is a pause as long as it took to make and score the first.
+        While spans are being taken, this goes before making and scoring runs: runs are made in small batches, and
+        between two of these is a pause as long as it took to make and score the first.
         """
         while True:
             more, began = False, time.monotonic()
@@ -124,7 +96,7 @@ class Ingest:
                 more = await self.hand_over()
                 await self.show_open()
                 for _ in range(_LOOKS):
-                    if not self._load.is_high or not self.pending():
+                    if not self._taking or not self.pending():
                         break
                     await asyncio.sleep(_LOOK)
             except Exception as error:  # noqa: BLE001 - the service goes on whatever happens
@@ -132,14 +104,13 @@ class Ingest:
                 _log.error(
                     "complete traces could not be handed over, and are tried again: %s", describe(error)
                 )
-            pause = time.monotonic() - began if self._load.is_high else 0.0
+            pause = time.monotonic() - began if self._taking else 0.0
             await asyncio.sleep(max(pause, 0.0 if more else _EVERY))
 
     async def hand_over(self) -> bool:
         """Makes runs of traces that are complete, and stores them; they are scored in the background. Returns True
         where more may be complete."""
         more = False
-        self._load.measure()
         for _ in range(_BATCHES):
             if self.pending() >= MOST_PENDING:
                 break
@@ -156,8 +127,7 @@ class Ingest:
             for error in refused.values():
                 _log.warning("a run of a trace is not stored: %s", error)
             await asyncio.to_thread(self.spool.handed, traces, now)
-            self._load.measure()
-            if self._load.is_high:
+            if self._taking:
                 break
         now = self._clock()
         await asyncio.to_thread(self.spool.forget, now - _LATE_SECONDS, now - _KNOWN_SECONDS)
