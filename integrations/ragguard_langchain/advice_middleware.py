@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Annotated, Any, NotRequired, TypedDict, TypeGuard
+from collections.abc import Awaitable, Callable, Collection
+from itertools import takewhile
+from typing import Any
 
-from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
-from langchain.agents.middleware.types import PrivateStateAttr
-from langchain_core.messages import AIMessage, SystemMessage
-from langgraph.runtime import Runtime
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from ragguard.advice.loop import (
     MAX_HOPS,
@@ -22,27 +21,6 @@ from ragguard.advice.loop import (
 )
 from ragguard.capture.open_runs import BUDGET_MS
 
-
-class HopState(TypedDict):
-    """The entry of the middleware in an agent's state, also over an interrupt: plain data for checkpoints."""
-
-    hops: int
-    """How many turns of the model have searched since the question was asked."""
-    turn: str
-    """The id of the model's message that was counted last."""
-    enough: bool
-    """True where the model is offered no further search."""
-    note: str
-    """The text that the model is told before its next turn."""
-
-
-class AdviceState(AgentState[Any]):
-    """The state of an agent with `AdviceMiddleware`."""
-
-    ragguard_advice: NotRequired[Annotated[HopState, PrivateStateAttr]]
-
-
-_BEGUN = HopState(hops=0, turn="", enough=False, note="")
 _CALLS = ("tool_use", "tool_call", "function_call")
 """The types of content blocks in which providers repeat the tool calls of a message."""
 _NO_ANSWERS = ("text", "reasoning", "thinking", "redacted_thinking")
@@ -68,8 +46,6 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
         budget_ms: How many milliseconds advice may take after a hop. Where that is not enough, the loop goes on.
     """
 
-    state_schema = AdviceState
-
     def __init__(
         self,
         max_hops: int = MAX_HOPS,
@@ -82,75 +58,43 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
         self._adviser = LoopAdviser(max_hops, budget_ms, max_rephrases)
         self._searching = search_tools_of(search_tools)
 
-    def before_agent(self, state: AdviceState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Begins to count with a new question; an agent that is resumed counts on."""
-        return {"ragguard_advice": _BEGUN}
-
-    async def abefore_agent(self, state: AdviceState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Does what `before_agent` does."""
-        return {"ragguard_advice": _BEGUN}
-
-    def before_model(self, state: AdviceState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Asks for advice where the agent has searched since the model was asked last."""
-        searched = self._searched(state)
-        return None if searched is None else _kept(searched, self._adviser.after(searched["hops"]))
-
-    async def abefore_model(self, state: AdviceState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Does what `before_model` does, without blocking the event loop."""
-        searched = self._searched(state)
-        return None if searched is None else _kept(searched, await self._adviser.aafter(searched["hops"]))
-
     def wrap_model_call(
         self, request: ModelRequest, handler: Callable[[ModelRequest], ModelResponse[Any]]
     ) -> ModelResponse[Any] | AIMessage:
-        """Asks the model with what it is to know, and without tools where it is to answer."""
-        asked, withheld = self._advised(request)
+        """Asks for advice where the agent has searched, then the model: with what it is to know, and without the tools
+        that search where it is to answer."""
+        asked, withheld = self._advised(request, self._adviser.after(self._hops(request)))
         return _answering(handler(asked), withheld)
 
     async def awrap_model_call(
         self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any] | AIMessage:
-        """Does what `wrap_model_call` does."""
-        asked, withheld = self._advised(request)
+        """Does what `wrap_model_call` does, without blocking the event loop."""
+        asked, withheld = self._advised(request, await self._adviser.aafter(self._hops(request)))
         return _answering(await handler(asked), withheld)
 
-    def _searched(self, state: AdviceState) -> HopState | None:
-        """Returns what is kept of an agent whose model has searched in its last turn; None where it has not, or where
-        that turn was counted before."""
-        known = _hops_of(state)
-        message = next((one for one in reversed(state["messages"]) if isinstance(one, AIMessage)), None)
-        if message is None or not any(self._searches(call["name"]) for call in message.tool_calls):
-            return None
-        turn = message.id or ""
-        return (
-            None if turn == known["turn"] else HopState(**{**known, "hops": known["hops"] + 1, "turn": turn})
+    def _hops(self, request: ModelRequest) -> int:
+        """Returns in how many messages the model has searched since the latest question, before an interrupt too."""
+        since = takewhile(lambda one: not isinstance(one, HumanMessage), reversed(request.state["messages"]))
+        return sum(
+            any(self._searches(call["name"]) for call in one.tool_calls)
+            for one in since
+            if isinstance(one, AIMessage)
         )
 
     def _searches(self, tool: str) -> bool:
         return self._searching is None or tool in self._searching
 
-    def _advised(self, request: ModelRequest) -> tuple[ModelRequest, frozenset[str]]:
+    def _advised(self, request: ModelRequest, hop: HopAdvice) -> tuple[ModelRequest, frozenset[str]]:
         """Returns the request as advice has it, and the names of the tools that it no longer offers."""
         offered = frozenset(map(_name_of, request.tools))
-        known = _hops_of(request.state)
-        if known["note"]:
-            request = request.override(system_message=_with_note(request.system_message, known["note"]))
-        if not known["enough"]:
-            if not known["hops"]:
-                note_unknown_tools(self._searching, offered)
+        note_unknown_tools(self._searching, offered)
+        if hop.note:
+            request = request.override(system_message=_with_note(request.system_message, hop.note))
+        if not hop.enough:
             return request, frozenset()
         stays = [one for one in request.tools if not self._searches(_name_of(one))]
         return request.override(tools=stays, tool_choice=None), offered - frozenset(map(_name_of, stays))
-
-
-def _hops_of(state: Mapping[str, object]) -> HopState:
-    """Returns what the middleware keeps in the state of an agent."""
-    kept = state.get("ragguard_advice")
-    return kept if _is_hop_state(kept) else _BEGUN
-
-
-def _is_hop_state(kept: object) -> TypeGuard[HopState]:
-    return isinstance(kept, dict) and kept.keys() >= _BEGUN.keys()
 
 
 def _is_empty(response: ModelResponse[Any] | AIMessage) -> bool:
@@ -165,10 +109,6 @@ def _says_nothing(message: AIMessage) -> bool:
     blocks = [one for one in message.content if isinstance(one, dict)]
     other = any(one.get("type") not in _NO_ANSWERS for one in blocks)
     return not (message.text.strip() or message.tool_calls or other)
-
-
-def _kept(searched: HopState, hop: HopAdvice) -> dict[str, Any]:
-    return {"ragguard_advice": HopState(**{**searched, "enough": hop.enough, "note": hop.note})}
 
 
 def _name_of(tool: Any) -> str:

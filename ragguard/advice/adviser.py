@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 from ragguard.advice.calibration import (
     AdviceCalibration,
@@ -93,9 +92,6 @@ class Adviser:
         self._contested = next((one for one in given if isinstance(one, Contested)), Contested())
         self.calibration: AdviceCalibration | None = None
         """The calibration in use; None: the threshold is the default, and advice says that it is uncalibrated."""
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an Adviser cannot be pickled: it holds connections; use the `advice` of a RagGuard")
 
     def advise(self, run: Run | CapturedRun, budget_ms: float = BUDGET_MS) -> Advice:
         """Does what `aadvise` does, from synchronous code; an event loop that calls it stands still meanwhile.

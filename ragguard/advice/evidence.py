@@ -268,38 +268,25 @@ def judge(evidence: Evidence, calibration: AdviceCalibration | None) -> Advice:
     gain, stderr = _expected_gain(evidence)
     shown, limit = shown_apart(enough, threshold)
     how = f"sufficiency {shown}, {'at least' if enough >= threshold else 'under'} {limit}"
-    action: AdviceAction
-    if enough >= threshold and not (evidence.conflicts and calibration is None):
-        action, reasons = "answer", [how, *_closed(evidence), *_contradictions(evidence)]
-    else:
-        action, why = _otherwise(evidence)
-        reasons = [*why, how, *_open(evidence)]
-    return Advice(action, evidence.open, gain, stderr, reasons=reasons, calibrated=calibration is not None)
-
-
-def _otherwise(evidence: Evidence) -> tuple[AdviceAction, list[str]]:
-    """Returns what to do where what was read does not suffice."""
     best, worst = max(evidence.utilities, default=0.0), min(evidence.utilities, default=0.0)
-    if evidence.conflicts:
-        return "distrust", _contradictions(evidence)
-    if best < HELPS and worst < -HELPS:
-        return "distrust", [f"a passage of the last step misleads (utility {worst:.2f}) and none helps"]
-    if best < HELPS:
-        return "rephrase", ["no passage of the last step helps with its query"]
-    return "continue", []
-
-
-def _contradictions(evidence: Evidence) -> list[str]:
-    """Returns the first contradiction between passages in words, whatever the action is."""
-    return [
+    contradictions = [
         f"passages contradict each other: {one.first_answer[:SHOWN]!r} against {one.second_answer[:SHOWN]!r} "
         f"({evidence.sub_questions[one.sub_question][:SHOWN]})"
         for one in evidence.conflicts[:1]
     ]
-
-
-def _closed(evidence: Evidence) -> list[str]:
-    return [] if evidence.open else [f"passages answer all {len(evidence.sub_questions)} sub-questions"]
+    action: AdviceAction = "continue"
+    reasons = [how, *_open(evidence)]
+    if enough >= threshold and not (contradictions and calibration is None):
+        closed = [] if evidence.open else [f"passages answer all {len(evidence.sub_questions)} sub-questions"]
+        action, reasons = "answer", [how, *closed, *contradictions]
+    elif contradictions:
+        action, reasons = "distrust", [*contradictions, *reasons]
+    elif best < HELPS and worst < -HELPS:
+        why = f"a passage of the last step misleads (utility {worst:.2f}) and none helps"
+        action, reasons = "distrust", [why, *reasons]
+    elif best < HELPS:
+        action, reasons = "rephrase", ["no passage of the last step helps with its query", *reasons]
+    return Advice(action, evidence.open, gain, stderr, reasons=reasons, calibrated=calibration is not None)
 
 
 def _open(evidence: Evidence) -> list[str]:

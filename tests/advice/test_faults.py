@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 import socket
 import time
 
@@ -128,11 +127,6 @@ def test_a_loop_that_is_not_asyncios_is_an_error_of_the_caller():
         asking = run.aadvise(LONG)
         with pytest.raises(WrongEventLoop):
             asking.send(None)
-
-
-def test_an_adviser_is_not_pickled():
-    with RagGuard(ScriptedEngine(), store=None, scorers=()) as rg, pytest.raises(TypeError, match="advice"):
-        pickle.dumps(rg.advice)
 
 
 async def test_calls_beyond_those_that_can_be_judged_in_time_go_on_and_later_ones_are_judged(monkeypatch):
