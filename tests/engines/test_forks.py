@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 import pytest
 from support.child import in_child
 from support.reader import TableEntailer
-from support.scripted_engine import Call, ScriptedEngine, unit
+from support.scripted_engine import ScriptedEngine, unit
 
 from ragguard import connect
 from ragguard.engines.base import Engine
@@ -33,27 +33,6 @@ def in_time(work: Callable[[], Coroutine[None, None, bool]]) -> None:
 
 async def p_of(engine: Engine, prompt: str) -> float:
     return float((await engine.label_probs([prompt], ["X"])).p[0, 0])
-
-
-def test_child_follows_no_call_that_is_in_flight_in_its_parent():
-    asked, go_on = threading.Event(), threading.Event()
-
-    def held(call: Call) -> None:
-        asked.set()
-        go_on.wait(10)
-
-    engine = connect(ScriptedEngine(fault=held))
-    parent = threading.Thread(target=lambda: asyncio.run(p_of(engine, "a")))
-    parent.start()
-    assert asked.wait(10)
-
-    async def answered() -> bool:
-        go_on.set()
-        return await p_of(engine, "a") == unit("a", "X") / 6
-
-    in_time(answered)
-    go_on.set()
-    parent.join(10)
 
 
 def test_child_takes_no_lock_that_a_thread_of_its_parent_held():

@@ -118,31 +118,29 @@ def _system_one(model: str, state: str, questions: Questions) -> dict[str, Any]:
     return {"model": model, "state": state, "questions": asked}
 
 
-def _openai(model: str, state: str, questions: Questions) -> dict[str, Any]:
-    def options(one: TypedQuestion) -> dict[str, Any]:
+def _listed(
+    questions: Questions, name: str, text: str, choices: str, label: str, level: Callable[[str], Any]
+) -> list[dict[str, Any]]:
+    """Returns questions as a list, under the names that a form has for a question's name, its text, its choices and
+    their labels, and with its form of a level."""
+    asked = []
+    for one in questions:
         if one.kind == "score":
-            return {"levels": [{"label": name} for name in one.names]}
-        return {"choices": one.options("value", "description")}
+            options = {"levels": [level(said) for said in one.names]}
+        else:
+            options = {choices: one.options(label, "description")}
+        asked.append({name: one.id, text: one.instructions, "type": one.kind, **options})
+    return asked
 
-    asked = [
-        {"name": one.id, "type": one.kind, "instructions": one.instructions, **options(one)}
-        for one in questions
-    ]
+
+def _openai(model: str, state: str, questions: Questions) -> dict[str, Any]:
+    asked = _listed(questions, "name", "instructions", "choices", "value", lambda said: {"label": said})
     return {"model": model, "input": state, "questions": asked}
 
 
 def _sglang(model: str, state: str, questions: Questions) -> dict[str, Any]:
     """Returns a body in SGLang's form, which has no field `model` since such a server serves only one."""
-
-    def options(one: TypedQuestion) -> dict[str, Any]:
-        if one.kind == "score":
-            return {"levels": list(one.names)}
-        return {"options": one.options("name", "description")}
-
-    asked = [
-        {"id": one.id, "type": one.kind, "question": one.instructions, **options(one)} for one in questions
-    ]
-    return {"input": state, "questions": asked}
+    return {"input": state, "questions": _listed(questions, "id", "question", "options", "name", str)}
 
 
 class Wire(NamedTuple):
@@ -214,6 +212,8 @@ def _row(question: TypedQuestion, given: Any) -> list[float]:
 
 Decided: TypeAlias = tuple[list[tuple[float, ...]], Usage]
 """The probabilities of each question's labels, and the cost."""
+Decide: TypeAlias = Callable[[str, Questions, float | None], Awaitable[Decided]]
+"""Answers questions about a state until a deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,16 +221,11 @@ class DecisionModel:
     """A `FoundModel`: turns label requests into typed questions, those about one state together."""
 
     info: EngineInfo
-    decide: Callable[[str, Questions, float | None], Awaitable[Decided]]
-    """Answers questions about a state until a deadline."""
+    decide: Decide
 
     @classmethod
     def named(
-        cls,
-        model: str,
-        fingerprint: str,
-        location: str,
-        decide: Callable[[str, Questions, float | None], Awaitable[Decided]],
+        cls, model: str, fingerprint: str, location: str, decide: Decide, notes: tuple[str, ...] = ()
     ) -> DecisionModel:
         """Returns a decision model with its description."""
         info = EngineInfo(
@@ -240,6 +235,7 @@ class DecisionModel:
             prompts="decisions",
             capabilities=frozenset({"exact_labels", "decisions"}),
             location=location,
+            notes=notes,
         )
         return cls(info, decide)
 
@@ -314,10 +310,12 @@ async def find_decisions(
             notes.append(
                 f"published price: ${price:.2f} for a million tokens read: Price(prompt={price}, output=0)"
             )
-        found = DecisionModel.named(served.id, f"{wire.name}/{served.id}/{server}", base, decide)
-        tells_mass = {"label_mass"} if sum(answer) < 1 - _EXACTLY else set[str]()
-        capabilities = found.info.capabilities | tells_mass
-        return replace(found, info=replace(found.info, capabilities=capabilities, notes=tuple(notes)))
+        name = f"{wire.name}/{served.id}/{server}"
+        found = DecisionModel.named(served.id, name, base, decide, tuple(notes))
+        if sum(answer) < 1 - _EXACTLY:
+            can = found.info.capabilities | {"label_mass"}
+            found = replace(found, info=replace(found.info, capabilities=can))
+        return found
     return faults
 
 

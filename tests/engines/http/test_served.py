@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import replace
 
 import pytest
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer, Reply, engine_on
+from support.providers import KEY, azure
 
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.http.server import OpenAIEngine
@@ -88,39 +88,28 @@ async def test_refusal_of_the_smallest_body_too_is_final_in_the_words_of_the_fir
         assert len(server.paths("/chat/completions")) == 3
 
 
-AZURE = "/openai/deployments/fake"
-
-
-def azure(request):
-    """Answers as a deployment of Azure's does: no list of models, a version in the query, the key in its own header."""
-    if request.headers.get("api-key") != "azure-key-1":
-        return Reply(
-            {"error": {"code": "401", "message": "Access denied due to invalid subscription key"}}, 401
-        )
-    if request.path != f"{AZURE}/chat/completions" or request.query != "api-version=2024-10-21":
-        return Reply({"error": {"code": "404", "message": "Resource not found"}}, 404)
-    return FakeModel(face="openai").handle(replace(request, path="/v1/chat/completions"))
+AZURE = "/openai/deployments/judge"
 
 
 @pytest.mark.parametrize("path", [AZURE, f"{AZURE}/chat/completions", f"{AZURE}/"])
 @pytest.mark.parametrize("how", ["api_key", "headers", "environment", "header lines"])
 async def test_azure_deployment_by_path_keeps_its_query_and_gets_its_key(monkeypatch, path, how):
-    given = {"api_key": {"api_key": "azure-key-1"}, "headers": {"headers": {"Api-Key": "azure-key-1"}}}
+    given = {"api_key": {"api_key": KEY}, "headers": {"headers": {"Api-Key": KEY}}}
     if how == "environment":
-        monkeypatch.setenv("AZURE_OPENAI_API_KEY", "azure-key-1")
+        monkeypatch.setenv("AZURE_OPENAI_API_KEY", KEY)
     if how == "header lines":
-        monkeypatch.setenv("RAGGUARD_HEADERS", "\napi-key: azure-key-1")
+        monkeypatch.setenv("RAGGUARD_HEADERS", f"\napi-key: {KEY}")
     async with MisbehavingServer(azure) as server:
         url = server.url.removesuffix("/v1") + path + "?api-version=2024-10-21"
         async with aclosing(connect(url, **given.get(how, {}))) as engine:
-            assert (await engine.info()).model == "fake"
+            assert (await engine.info()).model == "judge"
             assert (await engine.label_probs(["Who?"], LABELS)).exact
 
 
 @pytest.mark.parametrize(
     ("query", "key", "says"),
     [
-        ("", "azure-key-1", "Azure's deployments want a version: ADDRESS?api-version="),
+        ("", KEY, "Azure's deployments want a version: ADDRESS?api-version="),
         ("?api-version=2024-10-21", "other-key", "the key that was given is not accepted"),
         (
             "?api-version=2024-10-21",
