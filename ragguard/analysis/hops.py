@@ -9,7 +9,7 @@ import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -77,17 +77,13 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
         raise InvalidInput("run", run, "a Run")
     total, correct = best(scores, "delta_seper_total"), best(scores, "answer_correct")
     explanation = explain(run, scores)
-    asked = strip_control_characters(run.question).strip() or "(no question)"
-    head = Text(f"\n{asked}", "bold")
+    head = Text.assemble((f"\n{line_of(run.question) or '(no question)'}", "bold"))
     if run.status not in ("ok", "open"):
-        why = strip_control_characters(" ".join(str(run.metadata.get("error", "")).split()))
+        why = line_of(str(run.metadata.get("error", "")))
         head.append(f"\n{run.status}{': ' if why else ''}{why}", "red")
-    head = Text.assemble(head, f"\nanswer: {strip_control_characters(run.answer or '–')}")
+    head.append(f"\nanswer: {line_of(run.answer or '–')}")
     if correct is not None and correct.label:
-        head.append(
-            f" ({strip_control_characters(correct.label)}{_judged_by(correct)})",
-            colour_of(correct.value - 0.5),
-        )
+        head.append(f" ({line_of(correct.label)}{_judged_by(correct)})", colour_of(correct.value - 0.5))
     if total is not None:
         head.append(f"   ΔSePer of the run: {_signed(total)}")
     head.append("".join(f"\n{sentence}" for sentence in explanation.sentences))
@@ -95,11 +91,9 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
         head.append("\nscores so far: they are provisional until the end of the run is scored", "cyan")
     scores_of, failures_of = _by_step(scores), _by_step(failures)
     steps = {step.id for step in run.steps}
-    about_run = [failure for failure in failures if failure.step_id not in steps]
-    head.append("".join(f"\n{why}" for why in _reasons(about_run)), "yellow")
-    head.append(
-        f"\nrun {strip_control_characters(run.id)}{'' if run.steps else ': no retrieval was captured'}", "dim"
-    )
+    of_no_step = [failure for failure in failures if failure.step_id not in steps]
+    head.append("".join(f"\n{why}" for why in _reasons(of_no_step)), "yellow")
+    head.append(f"\nrun {line_of(run.id)}{'' if run.steps else ': no retrieval was captured'}", "dim")
     hops = [
         Hop(
             _about(step, scores_of[step.id], failures_of[step.id], explanation.bridges.get(number)),
@@ -114,9 +108,7 @@ def _judged_by(correct: Score) -> str:
     """Returns whose judgement it is that an answer is right; empty where it has the words of a reference."""
     if not correct.value or correct.explanation in ("", SAME_WORDS):
         return ""
-    if correct.engine.startswith("nano:"):
-        return ", as nano judges, which errs"
-    return ", as a model judges"
+    return ", as nano judges, which errs" if correct.engine.startswith("nano:") else ", as a model judges"
 
 
 def _by_step(results: Sequence[R]) -> defaultdict[str, list[R]]:
@@ -129,9 +121,7 @@ def _by_step(results: Sequence[R]) -> defaultdict[str, list[R]]:
 
 def _reasons(failures: Sequence[Failure]) -> list[str]:
     """Returns why scores are missing, each reason once, whatever times it names."""
-    reasons = [
-        f"not scored: {strip_control_characters(' '.join(failure.message.split()))}" for failure in failures
-    ]
+    reasons = [f"not scored: {line_of(failure.message)}" for failure in failures]
     return list({without_times(reason): reason for reason in reasons}.values())
 
 
@@ -152,33 +142,29 @@ def _about(
     numbers = [*known, *named(scores if not known else (one for one in scores if one.scorer == "grades"))]
     found = bool(step.candidates or step.passages)
     outcome = "" if numbers and found else _outcome(step, scored=bool(scores))
+    lines = [
+        Text.assemble(f"hop {step.index + 1}: ", (strip_control_characters(step.query), "bold")),
+        Text("   ".join(filter(None, [_places(step), outcome, *numbers]))),
+    ]
+    if bridge:
+        lines.append(Text(bridge.remark))
     reached, chosen = best(scores, "proc"), best(scores, "pct_proc")
-    contested, advice = best(scores, "contested"), step.advice
+    if reached and chosen:
+        lines.append(Text(diagnose_selection(reached.value, chosen.value)))
     shortened = [
         (one.position, one.name, one.metadata.get(LEFT_OUT), one.metadata.get(CUT_TOKENS)) for one in scores
     ]
-    said = [
-        notice(step.metadata, len(step.passages)),
-        *remarks_on_fit(shortened),
-        *(
-            []
-            if advice is None
-            else [
-                f"advice: {advice.action}{'' if advice.calibrated else ' (uncalibrated)'}"
-                f"{': ' if advice.reasons else ''}{'; '.join(advice.reasons)}"
-            ]
-        ),
-        *_reasons(failures),
-        *([f"contested: {contested.explanation}"] if contested and contested.value > 0 else []),
-        would_drop([drop.position for drop in step.decision.would_drop] if step.decision else []),
-    ]
-    return [
-        Text.assemble(f"hop {step.index + 1}: ", (strip_control_characters(step.query), "bold")),
-        Text("   ".join(filter(None, [_places(step), outcome, *numbers]))),
-        *([Text(bridge.remark)] if bridge else []),
-        *([Text(diagnose_selection(reached.value, chosen.value))] if reached and chosen else []),
-        *(Text(strip_control_characters(one), "yellow") for one in said if one),
-    ]
+    remarks = [notice(step.metadata, len(step.passages)), *remarks_on_fit(shortened)]
+    if advice := step.advice:
+        said = f"advice: {advice.action}{'' if advice.calibrated else ' (uncalibrated)'}"
+        remarks.append(": ".join(filter(None, [said, "; ".join(advice.reasons)])))
+    remarks += _reasons(failures)
+    contested = best(scores, "contested")
+    if contested and contested.value > 0:
+        remarks.append(f"contested: {contested.explanation}")
+    if step.decision:
+        remarks.append(would_drop([drop.position for drop in step.decision.would_drop]))
+    return [*lines, *(Text(strip_control_characters(one), "yellow") for one in remarks if one)]
 
 
 def _rows(step: RetrievalStep, scores: Sequence[Score], explanation: Explanation, number: int) -> list[Row]:
@@ -191,13 +177,18 @@ def _rows(step: RetrievalStep, scores: Sequence[Score], explanation: Explanation
     judged = _judged(scores)
     rows: list[Row] = []
     for position, passage in enumerate(seen.all, 1):
-        drop = dropped.get(position)
-        judgement = judgements.get(position)
+        drop, judgement = dropped.get(position), judgements.get(position)
         utility = judgement.value if judgement else drop.utility if drop else None
         clear = judgement is None or is_clear(judgement.value, judgement.stderr)
-        cut = position - 1 not in read and not drop
-        verdict, colour = _verdict(utility, drop.reason if drop else None, clear=clear)
         bar = colour_of(utility if utility is not None and clear else 0.0)
+        cut = position - 1 not in read and not drop
+        verdict, colour = "", bar
+        if drop:
+            reason = drop.reason.removeprefix("utility ")  # the bar shows the rest
+            verdict, colour = f"dropped: {strip_control_characters(reason)}", "yellow"
+        elif utility is not None:
+            verdict = "does little" if -abs(utility) >= MISLEADS else "misleads" if utility < 0 else "helps"
+            verdict = verdict if clear or verdict == "does little" else "unclear"
         if (number, position) in explanation.sources:
             verdict, colour, bar = STATES_WRONG, "red", "red"
         elif (number, position) in explanation.stating and colour == "red":
@@ -206,8 +197,12 @@ def _rows(step: RetrievalStep, scores: Sequence[Score], explanation: Explanation
             other = read_as.get(passage.id)
             verdict, colour = f"read as {other}" if other else "cut", "yellow"
         shown = line_of(passage.text) or (f"({line_of(passage.id)})" if passage.id else "")
-        row = Row(position, shown, utility, verdict, colour=colour, dim=bool(drop or cut), bar=bar)
-        rows.append(replace(row, judged=judged[position]) if position in judged else row)
+        rows.append(
+            Row(
+                position, shown, utility, verdict, colour=colour, dim=bool(drop or cut), bar=bar,
+                judged=judged.get(position, "not judged"),
+            )
+        )  # fmt: skip
     return rows
 
 
@@ -223,7 +218,7 @@ def _places(step: RetrievalStep) -> str:
 def _outcome(step: RetrievalStep, *, scored: bool) -> str:
     """Returns in words the state of a hop that has no scores of its own."""
     if step.error:
-        return f"{step.status}: {strip_control_characters(' '.join(step.error.split()))}"
+        return f"{step.status}: {line_of(step.error)}"
     if step.status != "ok":
         return step.status
     if not (step.passages or step.candidates):
@@ -250,19 +245,6 @@ def _judged(scores: Sequence[Score]) -> dict[int, str]:
             fits[score.position] = f"fit {score.value:+z.2f}"
     answered = {at: f"answers {sum(found.values())} of {len(found)}" for at, found in ratings.items()}
     return fits | answered | grades
-
-
-def _verdict(utility: float | None, dropped: str | None, *, clear: bool) -> tuple[str, str]:
-    """Returns the verdict on a passage in words, and the colour of these words."""
-    if dropped is not None:
-        reason = dropped.removeprefix("utility ")  # the bar shows the rest
-        return f"dropped: {strip_control_characters(reason)}", "yellow"
-    if utility is None:
-        return "", ""
-    misleads, helps = utility < MISLEADS, utility > -MISLEADS
-    if not clear:
-        return "unclear" if misleads or helps else "does little", colour_of(0.0)
-    return "misleads" if misleads else "helps" if helps else "does little", colour_of(utility)
 
 
 def _plain(score: Score | None, digits: int) -> str:
@@ -292,20 +274,55 @@ class Row:
     dim: bool
     bar: str
     """The colour of the utility's bar."""
-    judged: str = "not judged"
+    judged: str
     """The words in place of a utility that is not known."""
+
+    def bar_parts(self, shade: str) -> list[tuple[str, str]]:
+        """Returns the utility as a bar and a number, in parts with their styles."""
+        if self.utility is None:
+            return [(_padded(self.judged, _UTILITY), "dim")]
+        cells = min(BAR, round(abs(self.utility) * BAR))
+        left, right = (cells, 0) if self.utility < 0 else (0, cells)
+        colour = f"{shade} {self.bar}".strip()
+        return [
+            (" " * (BAR - left), shade), ("█" * left, colour), ("│", shade), ("█" * right, colour),
+            (f"{' ' * (BAR - right)} {self.utility:+z.2f}", shade),
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A hop for Rich to print: lines about it, and its passages."""
+    """A hop for Rich to print: lines about it, and its passages, one a line, under a title."""
 
     about: Sequence[Text]
     rows: Sequence[Row]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         yield from self.about
-        yield from _table(self.rows, options.max_width) if self.rows else (Text(""),)
+        yield Text("")
+        if not self.rows:
+            return
+        ranks = max(2, len(str(len(self.rows))))
+        verdicts = min(_VERDICT, max([7, *(cell_len(row.verdict) for row in self.rows)]))
+        passages = max(_LEAST, options.max_width - ranks - _UTILITY - verdicts - 3 * len(_GAP) - 2)
+        judged = "judged" if all(row.utility is None for row in self.rows) else "utility"
+        titles = (f"{'#':>{ranks}}", _padded("passage", passages), _padded(judged, _UTILITY), "verdict")
+        yield _line(f" {_GAP.join(titles)}", "bold")
+        before_verdict = ranks + passages + _UTILITY + 3 * len(_GAP)
+        yield _line(" " + "─" * (before_verdict + verdicts))
+        for row in self.rows:
+            shade = "dim" if row.dim else ""
+            first, *others = textwrap.wrap(row.verdict, verdicts) or [""]
+            style = f"{shade} {row.colour}".strip()
+            yield Text.assemble(
+                (f" {row.position:>{ranks}}{_GAP}{_padded(row.text, passages)}{_GAP}", shade),
+                *row.bar_parts(shade),
+                (_GAP + first, style),
+                no_wrap=True,
+                overflow="ignore",
+            )
+            yield from (_line(" " * (1 + before_verdict) + more, style) for more in others)
+        yield Text("")
 
 
 def colour_of(value: float) -> str:
@@ -313,51 +330,6 @@ def colour_of(value: float) -> str:
     return "red" if value < MISLEADS else "green" if value > -MISLEADS else "bright_black"
 
 
-def _table(rows: Sequence[Row], width: int) -> Iterator[Text]:
-    """Yields the passages of a hop, one a line, under a title and before an empty line."""
-    ranks = max(2, len(str(len(rows))))
-    verdicts = min(_VERDICT, max([7, *(cell_len(row.verdict) for row in rows)]))
-    passages = max(_LEAST, width - ranks - _UTILITY - verdicts - 3 * len(_GAP) - 2)
-    yield Text("")
-    judged = "judged" if rows and all(row.utility is None for row in rows) else "utility"
-    titles = (
-        f" {'#':>{ranks}}{_GAP}{_padded('passage', passages)}{_GAP}{_padded(judged, _UTILITY)}{_GAP}verdict"
-    )
-    yield _line(titles, "bold")
-    before_verdict = ranks + passages + _UTILITY + 3 * len(_GAP)
-    yield _line(" " + "─" * (before_verdict + verdicts))
-    for row in rows:
-        shade = "dim" if row.dim else ""
-        first, *others = textwrap.wrap(row.verdict, verdicts) or [""]
-        style = f"{shade} {row.colour}".strip()
-        yield Text.assemble(
-            (f" {row.position:>{ranks}}{_GAP}{_padded(row.text, passages)}{_GAP}", shade),
-            *_bar(row, shade),
-            (_GAP + first, style),
-            no_wrap=True,
-            overflow="ignore",
-        )
-        yield from (_line(" " * (1 + before_verdict) + more, style) for more in others)
-    yield Text("")
-
-
 def _padded(text: str, width: int) -> str:
     """Returns the text padded or cut to `width` cells; a cut text ends in "…"."""
-    if text.isascii():
-        return text.ljust(width) if len(text) <= width else text[: width - 1] + "…"
-    if cell_len(text) <= width:
-        return set_cell_size(text, width)
-    return set_cell_size(text, width - 1) + "…"
-
-
-def _bar(row: Row, shade: str) -> list[tuple[str, str]]:
-    """Returns the utility of a passage as a bar and a number, in parts with their styles."""
-    if row.utility is None:
-        return [(_padded(row.judged, _UTILITY), "dim")]
-    cells = min(BAR, round(abs(row.utility) * BAR))
-    left, right = (cells, 0) if row.utility < 0 else (0, cells)
-    colour = f"{shade} {row.bar}".strip()
-    return [
-        (" " * (BAR - left), shade), ("█" * left, colour), ("│", shade), ("█" * right, colour),
-        (f"{' ' * (BAR - right)} {row.utility:+z.2f}", shade),
-    ]  # fmt: skip
+    return set_cell_size(text, width - 1) + "…" if cell_len(text) > width else set_cell_size(text, width)

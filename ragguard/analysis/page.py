@@ -12,9 +12,11 @@ import base64
 import hashlib
 import json
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,11 +37,14 @@ from ragguard.runtime.faults import without_times
 from ragguard.scorers.exam.record import remarks_on
 from ragguard.scorers.explanation import Explanation, explain_facts
 from ragguard.scorers.run_facts import READ, HopFacts, Number, RunFacts, with_numbers
-from ragguard.storage.sqlite.overview import SCALE, Overview, RunLine, StepLine
+from ragguard.storage.sqlite.overview import SCALE, Overview, RunScore, StepLine
 
 BLOCK = 50
 """The number of runs in one block of data."""
 PAGE_FILES = files("ragguard.analysis") / "page_files"
+Data = dict[str, Any]
+Texts = dict[str, int]
+"""Texts in the order of their numbers, so that a passage retrieved often is written once."""
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
@@ -55,10 +60,6 @@ def write_html(
     `remarks` is called after the last run and returns the facts that a reader of the numbers has to know. With
     `events`, the address of server-sent events, the page is loaded anew at each of these.
     """
-    if not isinstance(path, str | Path):
-        raise InvalidInput("path", path, "the path of a file to write")
-    if not isinstance(runs, Iterable):
-        raise InvalidInput("runs", runs, "what `Store.overviews(MISLEADS)` yields")
     target = Path(path)
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as folder:
@@ -66,9 +67,8 @@ def write_html(
             with draft.open("w", encoding="utf-8") as page:
                 count = _write(runs, page, title, remarks, events)
             if not count:
-                raise InvalidInput(
-                    "runs", 0, "at least one run; score some first: `ragguard score RUNS.jsonl`"
-                )
+                allowed = "at least one run; score some first: `ragguard score RUNS.jsonl`"
+                raise InvalidInput("runs", 0, allowed)
             draft.replace(target)
     except OSError as error:
         reason = error.strerror or error
@@ -87,25 +87,20 @@ def _write(
     page.write(
         head.replace("{{policy}}", policy).replace("{{title}}", escape(title)).replace("{{style}}", style)
     )
-    lines: list[dict[str, Any]] = []
+    lines: list[Data] = []
     engines: set[str] = set()
-    block: list[dict[str, Any]] = []
-    score_rows: list[str] = []
     selections: list[tuple[float, float]] = []
-    texts: Texts = {}
-    for run in runs:
-        if not isinstance(run, Overview):
-            raise InvalidInput("runs", run, "what `Store.overviews(MISLEADS)` yields")
-        lines.append(summary(run.line))
-        engines.update(run.summary.engines)
-        selections += selection_numbers(run).values()
-        block.append(detail(run, texts))
-        score_rows.append(scores_json(run))
-        if len(block) == BLOCK:
-            _block(page, len(lines) // BLOCK - 1, block, score_rows, texts)
-            block, score_rows, texts = [], [], {}
-    if block:
-        _block(page, len(lines) // BLOCK, block, score_rows, texts)
+    coming = iter(runs)
+    while block := list(islice(coming, BLOCK)):
+        number, texts = len(lines) // BLOCK, Texts()
+        lines += map(summary, block)
+        engines.update(engine for run in block for engine in run.summary.engines)
+        selections += [numbers for run in block for numbers in selection_numbers(run).values()]
+        details = [detail(run, texts) for run in block]
+        written = page_json({"runs": details, "texts": list(texts)})
+        # The scores are JSON already.
+        said = ",".join(map(scores_json, block))
+        write_data(page, f"block-{number}", f'{written[:-1]},"said":[{said}]}}')
     captions = {
         name: {"title": m.title, "about": m.description, "range": _ends(m.range), "better": m.direction}
         for name, m in METRICS.items()
@@ -117,14 +112,6 @@ def _write(
     }))  # fmt: skip
     page.write(foot.replace("{{script}}", script))
     return len(lines)
-
-
-def _block(
-    page: IO[str], number: int, runs: list[dict[str, Any]], score_rows: list[str], texts: Texts
-) -> None:
-    """Writes one block of runs; `score_rows` holds their scores, which are JSON already."""
-    head = page_json({"runs": runs, "texts": list(texts)})
-    write_data(page, f"block-{number}", f'{head[:-1]},"said":[{",".join(score_rows)}]}}')
 
 
 def page_json(data: dict[str, Any]) -> str:
@@ -151,52 +138,74 @@ def _ends(ends: tuple[float, float]) -> list[float | None]:
     return [end if abs(end) != float("inf") else None for end in ends]
 
 
-Data = dict[str, Any]
-Texts = dict[str, int]
-"""Texts in the order of their numbers, so that a passage retrieved often is written once."""
 STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
 """The words that are shown for the status of a run; other statuses are shown as they are."""
 
 
-def summary(run: RunLine) -> Data:
+def summary(overview: Overview) -> Data:
     """Returns what the list of runs shows of a run and sorts, filters and searches by."""
-    total, correct = best(run.scores, "delta_seper_total"), best(run.scores, "answer_correct")
-    context, covered = best(run.scores, "udcg_context"), best(run.scores, "coverage_total")
-    before, likelier = best(run.scores, "seper_closed_book"), best(run.scores, "delta_likelihood_total")
+    row, of, metadata = overview.row, overview.summary, overview.metadata
+    scores = of.run_scores()
+    total, likelier = best(scores, "delta_seper_total"), best(scores, "delta_likelihood_total")
+    correct = best(scores, "answer_correct")
     return {
-        "id": run.id,
-        "question": run.question,
-        "name": run.name,
-        "status": run.status,
-        "state": STATES.get(run.status, run.status),
-        "started": run.started_ns // 1_000_000,
-        "hops": run.hops,
-        "before": None if before is None else before.value,
-        "gain": None if total is None else total.value,
-        "likelier": None if likelier is None else likelier.value,
+        "id": row["id"],
+        "question": row["question"],
+        "name": row["name"],
+        "status": row["status"],
+        "state": STATES.get(row["status"], row["status"]),
+        "started": row["started_ns"] // 1_000_000,
+        "hops": len(overview.steps),
+        "before": _value(best(scores, "seper_closed_book")),
+        "gain": _value(total),
+        "likelier": _value(likelier),
         "error": None if total is None else total.stderr,
         "source": next((one.reference_source for one in (total, likelier) if one is not None), ""),
-        "dropped": run.dropped,
-        "misleading": run.misleading,
-        "worst": None if run.worst is None else round(run.worst, 4),
-        "udcg": None if context is None else context.value,
-        "coverage": None if covered is None else covered.value,
+        "dropped": sum(len(step.reasons) for step in overview.steps),
+        "misleading": of.misleading,
+        "worst": None if of.worst is None else round(of.worst, 4),
+        "udcg": _value(best(scores, "udcg_context")),
+        "coverage": _value(best(scores, "coverage_total")),
         "answer": "" if correct is None else correct.label,
-        "failures": run.failures,
-        "provisional": run.provisional > 0,
-        "session": run.session,
-        "thumb": run.thumb,
-        "tokens": run.usage.prompt_tokens + run.usage.output_tokens,
+        "failures": len(overview.failures),
+        "provisional": of.provisional > 0,
+        "session": str(metadata.get("session_id") or metadata.get("thread_id") or ""),
+        "thumb": str(overview.feedback.get("thumb", "")),
+        "tokens": of.usage.prompt_tokens + of.usage.output_tokens,
     }
+
+
+def _value(score: RunScore | None) -> float | None:
+    return None if score is None else score.value
 
 
 def detail(overview: Overview, texts: Texts) -> Data:
     """Returns what the page shows of an opened run, except its scores."""
     run, usage = overview.row, overview.summary.usage
     explanation, selections = explanation_of(overview), selection_numbers(overview)
-    shortened: dict[int, list[Shortened]] = {}
+    shortened: dict[int, list[Shortened]] = defaultdict(list)
     for seq, *score in json.loads(overview.summary.shortened):
-        shortened.setdefault(seq, []).append(tuple(score))
+        shortened[seq].append(tuple(score))
+    steps = []
+    for number, step in enumerate(overview.steps, 1):
+        bridge = explanation.bridges.get(number)
+        remarks = [bridge.remark] if bridge else []
+        if step.seq in selections:
+            remarks.append(diagnose_selection(*selections[step.seq]))
+        steps.append({
+            **_step(step, texts, run["started_ns"], shortened[step.seq]),
+            "wrong": sorted(rank for hop, rank in explanation.sources if hop == number),
+            "stating": sorted(rank for hop, rank in explanation.stating if hop == number),
+            "bridge": bridge.later.number if bridge else None,
+            "remarks": remarks,
+        })  # fmt: skip
+    failures = {
+        (one.scorer, one.error, one.step_id, without_times(one.message)): {
+            "scorer": one.scorer, "error": one.error, "message": one.message, "step": one.step_id,
+            "retry": one.will_retry,
+        }
+        for one in overview.failures
+    }  # fmt: skip
     return {
         "id": run["id"],
         "references": overview.references,
@@ -206,39 +215,13 @@ def detail(overview: Overview, texts: Texts) -> Data:
         "note": str(overview.feedback.get("note", "")),
         "models": list(_model_calls(overview.metadata.get(MODEL_CALLS))),
         "subs": overview.sub_questions or overview.summary.sub_questions,
-        "steps": [
-            {
-                **_step(step, texts, run["started_ns"], shortened.get(step.seq, ())),
-                "wrong": sorted(rank for hop, rank in explanation.sources if hop == number),
-                "stating": sorted(rank for hop, rank in explanation.stating if hop == number),
-                "bridge": bridge.later.number if (bridge := explanation.bridges.get(number)) else None,
-                "remarks": [
-                    *([bridge.remark] if bridge else []),
-                    *([diagnose_selection(*selections[step.seq])] if step.seq in selections else []),
-                ],
-            }
-            for number, step in enumerate(overview.steps, 1)
-        ],
-        "failures": list(
-            {
-                (failure.scorer, failure.error, failure.step_id, without_times(failure.message)): {
-                    "scorer": failure.scorer,
-                    "error": failure.error,
-                    "message": failure.message,
-                    "step": failure.step_id,
-                    "retry": failure.will_retry,
-                }
-                for failure in overview.failures
-            }.values()
-        ),
+        "steps": steps,
+        "failures": list(failures.values()),
         "cost": {
-            "requests": usage.requests,
-            "prompt": usage.prompt_tokens,
-            "output": usage.output_tokens,
-            "seconds": round(usage.seconds, 3),
-            "engines": overview.summary.engines,
+            "requests": usage.requests, "prompt": usage.prompt_tokens, "output": usage.output_tokens,
+            "seconds": round(usage.seconds, 3), "engines": overview.summary.engines,
         },
-    }
+    }  # fmt: skip
 
 
 def _model_calls(calls: object) -> Iterator[Data]:
@@ -305,12 +288,7 @@ def scores_json(overview: Overview) -> str:
     return f"[{summary.of_passages},{summary.of_steps},{summary.of_run}]"
 
 
-def _step(
-    step: StepLine,
-    texts: Texts,
-    began_ns: int,
-    shortened: Iterable[Shortened],
-) -> Data:
+def _step(step: StepLine, texts: Texts, began_ns: int, shortened: Iterable[Shortened]) -> Data:
     row, decision = step.row, step.decision
     started, ended = row["started_ns"], row["ended_ns"]
     return {

@@ -4,8 +4,7 @@ remarks on what was selected, dropped, or too long for a model."""
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -30,8 +29,8 @@ _OF_ALL_READ = ("delta_seper", "semantic_entropy")
 LONGEST = 200
 """The most characters of a question that is shown in one line."""
 _LINE = 2000
-SHORTEST = 8
-_LATEST = 3
+_SHOWN = 3
+"""How many ids of runs a sentence names."""
 
 
 def line_of(text: str) -> str:
@@ -50,32 +49,21 @@ def as_markup(text: str) -> str:
     return escape(strip_control_characters(text))
 
 
-def short_ids(ids: Iterable[str]) -> Mapping[str, str]:
-    """Returns for each id the part to show: its first or last 8 characters where these tell all ids apart, else all.
-
-    Ids that begin with the time, such as UUIDs of version 7, differ only at their ends.
-    """
-    known = list(dict.fromkeys(ids))
-    for part in (slice(SHORTEST), slice(-SHORTEST, None)):
-        if len({one[part] for one in known}) == len(known):
-            return {one: one[part] for one in known}
-    return {one: one for one in known}
+def short_id(run_id: str) -> str:
+    """Returns the part of an id that is shown: its last 8 characters, as ids that begin with the time, such as UUIDs of
+    version 7, differ only at their ends."""
+    return run_id[-8:]
 
 
 def run_of_part(part: str, ids: Sequence[str]) -> str:
-    """Returns the id that equals `part`, else the only one with it at an end, else the only one that has it."""
-    fitting: tuple[Callable[[str], bool], ...] = (
-        lambda one: one == part,
-        lambda one: one.startswith(part) or one.endswith(part),
-        lambda one: part in one,
-    )
+    """Returns the id that equals `part`, else the only one that ends in it, else the only one that has it."""
     meant: list[str] = []
-    for fits in fitting:
+    for fits in (part.__eq__, lambda one: one.endswith(part), lambda one: part in one):
         meant = [one for one in ids if part and fits(one)]
         if len(meant) == 1:
             return meant[0]
-    latest = f"the latest are {', '.join(reversed(ids[-_LATEST:])) or 'none'}"
-    several = f"it fits {', '.join(meant[:_LATEST])} and others" if meant else latest
+    latest = f"the latest are {', '.join(reversed(ids[-_SHOWN:])) or 'none'}"
+    several = f"it fits {', '.join(meant[:_SHOWN])} and others" if meant else latest
     allowed = (
         "the id of a run, the id that the application gave it, or any part of an id that no other run has; "
         f"{several}, and `ragguard report` lists all with their questions"
@@ -107,10 +95,6 @@ def about_selections(numbers: Sequence[tuple[float, float]]) -> str:
     return f"Over {steps}: {diagnose_selection(proc, reached / proc if proc else 1.0)}"
 
 
-_SHOWN = 3
-"""How many of the runs that would have lost a helpful passage are named."""
-
-
 def would_drop(ranks: Sequence[int]) -> str:
     """Says which passages of a step a guard in shadow would have dropped, by their ranks; empty where none."""
     which = ", ".join(map(str, ranks))
@@ -121,7 +105,10 @@ class ShadowReport:
     """The decisions of guards in shadow over many runs."""
 
     def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
+        self._passages = 0
+        self._dropped = 0
+        self._utilities: list[float] = []
+        """The utilities of the passages that would have been dropped, as far as they were scored."""
         self._lost_in: list[str] = []
         self._elapsed_ms: list[float] = []
 
@@ -131,39 +118,36 @@ class ShadowReport:
         for step in overview.steps:
             if step.decision is not None and "would_drop" in step.decision:
                 shadowed[step.seq] = {rank for _, rank, *_ in step.decision["would_drop"]}
-                self._counts["passages"] += len(step.decision["kept"])
-                self._counts["dropped"] += len(shadowed[step.seq])
+                self._passages += len(step.decision["kept"])
+                self._dropped += len(shadowed[step.seq])
                 self._elapsed_ms.append(float(step.decision["elapsed_ms"] or 0))
-        if not shadowed:
-            return
-        utilities = {
-            (seq, rank): value / SCALE
-            for seq, rank, name, value, *_ in json.loads(overview.summary.of_passages)
-            if name == "utility" and rank in shadowed.get(seq, ())
-        }
-        helpful = sum(value >= CLEAR for value in utilities.values())
-        self._counts["scored"] += len(utilities)
-        self._counts["misleading"] += sum(value < -CLEAR for value in utilities.values())
-        self._counts["helpful"] += helpful
-        self._lost_in += [overview.line.id] * (helpful > 0)
+        if shadowed:
+            utilities = {
+                (seq, rank): value / SCALE
+                for seq, rank, name, value, *_ in json.loads(overview.summary.of_passages)
+                if name == "utility" and rank in shadowed.get(seq, ())
+            }
+            self._utilities += utilities.values()
+            self._lost_in += [overview.row["id"]] * any(value >= CLEAR for value in utilities.values())
 
     def __str__(self) -> str:
         """Returns the counts in a few sentences; empty where no guard was in shadow."""
         if not self._elapsed_ms:
             return ""
-        count, steps = self._counts, len(self._elapsed_ms)
+        steps, scored = len(self._elapsed_ms), len(self._utilities)
         said = (
-            f"The guard, in shadow, would have dropped {count['dropped']:,} of {count['passages']:,} passages at "
+            f"The guard, in shadow, would have dropped {self._dropped:,} of {self._passages:,} passages at "
             f"{steps:,} step{'' if steps == 1 else 's'}, in {median(self._elapsed_ms):.0f} ms each."
         )
-        if count["scored"]:
-            neither = count["scored"] - count["misleading"] - count["helpful"]
+        if scored:
+            misleading = sum(value < -CLEAR for value in self._utilities)
+            helpful = sum(value >= CLEAR for value in self._utilities)
             where = f": look at {', '.join(self._lost_in[:_SHOWN])}" if self._lost_in else ""
             said += (
-                f" By their scored utility {count['misleading']:,} of these mislead, {neither:,} do neither, and "
-                f"{count['helpful']:,} help{'s' if count['helpful'] == 1 else ''}{where}."
+                f" By their scored utility {misleading:,} of these mislead, {scored - misleading - helpful:,} do "
+                f"neither, and {helpful:,} help{'s' if helpful == 1 else ''}{where}."
             )
-        if unscored := count["dropped"] - count["scored"]:
+        if unscored := self._dropped - scored:
             said += f" {unscored:,} of these have no utility: score the runs with the scorer `utility`."
         return said
 

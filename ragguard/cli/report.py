@@ -22,7 +22,7 @@ from ragguard.analysis.wording import (
     as_markup,
     question_line,
     run_of_part,
-    short_ids,
+    short_id,
 )
 from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_results, show_table
 from ragguard.errors import InvalidInput
@@ -88,7 +88,7 @@ def run(
     elif run_id:
         scored = _meant(source, run_id)
         if as_json:
-            (line,) = (_as_data(one) for one in source.overviews(MISLEADS) if one.line.id == scored.run.id)
+            (line,) = (_as_data(one) for one in source.overviews(MISLEADS) if one.row["id"] == scored.run.id)
             results = {
                 name: [asdict(one) for one in getattr(scored, name)] for name in ("scores", "failures")
             }
@@ -114,14 +114,11 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
     selections: list[tuple[float, float]] = []
     shadow = ShadowReport()
     engines: set[str] = set()
-    elsewhere = 0
     for overview in runs:
-        run = overview.line
         selections += selection_numbers(overview).values()
         shadow.add(overview)
         engines.update(overview.summary.engines)
-        lines.append(line := summary(run))
-        elsewhere += run.scored and not line["answer"] and all(line[name] is None for name in _COLUMNS)
+        lines.append(summary(overview))
     if not lines:
         raise InvalidInput(
             "the store", "no runs", "at least one; capture some, or `ragguard score RUNS.jsonl`"
@@ -139,7 +136,6 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
     ]
     beliefs = [_belief(line["before"], line["gain"], line["error"]) for line in shown]
     misleading = ["–" if line["worst"] is None else str(line["misleading"]) for line in shown]
-    ids = short_ids(line["id"] for line in lines)
     console = screen()
     going_on = sum(line["status"] == "open" for line in lines)
     still = f" ({going_on} still running)" if going_on else ""
@@ -153,7 +149,7 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
         Column("coverage", [_number(line["coverage"], ".2f") for line in shown], right=True, spare=4),
         Column("answer", [as_markup(line["answer"] or line["state"]) for line in shown], spare=1),
         Column("failed", [str(line["failures"]) for line in shown], right=True, spare=5),
-        Column("run", [as_markup(ids[line["id"]]) for line in shown]),
+        Column("run", [as_markup(short_id(line["id"])) for line in shown]),
     ])  # fmt: skip
     if len(lines) > len(shown):
         console.print(f"… and {len(lines) - len(shown):,} more; all of them: --most {len(lines)}")
@@ -165,8 +161,6 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
         console.print(about_selections(selections))
     if said := str(shadow):
         console.print(said)
-    if elsewhere:
-        console.print(f"{_runs(elsewhere)} with other scores than these columns have: --run ID shows them.")
     console.print(
         "One run with its hops: --run ID (any part that no other run has). A page: --html report.html"
     )
@@ -182,7 +176,7 @@ def _meant(source: ScoredSource, wanted: str) -> ScoredRun:
 
 def _as_data(overview: Overview) -> dict[str, Any]:
     """Returns a run of the list as plain data, with its explanation."""
-    return {**summary(overview.line), **explanation_of(overview).as_dict()}
+    return {**summary(overview), **explanation_of(overview).as_dict()}
 
 
 def _runs(count: int) -> str:
@@ -213,8 +207,6 @@ _MOST = 20
 """How many runs the table lists where nothing else is said."""
 _BAR = 8
 """The cells of a bar of belief."""
-_COLUMNS = ("gain", "likelier", "worst", "udcg", "coverage")
-"""The numbers of a run that the list shows."""
 _ORDERS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "harm": ("most misled first", lambda line: (-line["misleading"], _or(line["worst"], 1))),
     "loss": ("least gain first", lambda line: _or(line["gain"], 9)),

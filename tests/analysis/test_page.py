@@ -150,13 +150,6 @@ def test_a_fault_in_the_middle_leaves_the_old_page(tmp_path):
     assert list(tmp_path.iterdir()) == [page]
 
 
-@pytest.mark.parametrize(("runs", "path"), [(None, "page.html"), ([1], "page.html"), ([], 7), (7, None)])
-def test_odd_arguments_are_refused(tmp_path, monkeypatch, runs, path):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidInput, match=r"runs|path"):
-        write_html(runs, path)
-
-
 QUESTION = "When was Corwell Mills founded?"
 SHORT = (
     "did not fit the model's context, so that its scores are about a part: passage 1, what was read so far"

@@ -4,26 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ragguard.analysis.wording import about_selections, diagnose_selection, run_of_part, short_ids
+from ragguard.analysis.wording import about_selections, diagnose_selection, run_of_part
 from ragguard.errors import UnknownName
-from ragguard.records import new_id
 
 TIME_ORDERED = [f"01932b4e-77a1-7000-8{n:03d}-{n * 7919:012x}" for n in range(25)]
-
-
-def test_time_ordered_ids_are_told_apart_by_their_ends():
-    shown = short_ids(TIME_ORDERED)
-    assert len(set(shown.values())) == 25
-    assert all(len(part) == 8 and whole.endswith(part) for whole, part in shown.items())
-
-
-def test_random_ids_keep_their_first_eight_digits():
-    ids = [new_id() for _ in range(100)]
-    assert set(short_ids(ids).values()) == {one[:8] for one in ids}
-
-
-def test_ids_that_no_end_tells_apart_are_shown_whole():
-    assert short_ids(["12345678-a", "12345678-b", "x2345678-b"])["12345678-a"] == "12345678-a"
 
 
 @pytest.mark.parametrize("part", ["01932b4e-77a1-7000-8003-000000005ccd", "8003", "5ccd"])

@@ -91,7 +91,7 @@ def folder(tmp_path_factory):
 
 def listed(source):
     """The runs as lines of a list."""
-    return [overview.line for overview in source.overviews(MISLEADS, texts=False)]
+    return [summary(overview) for overview in source.overviews(MISLEADS, texts=False)]
 
 
 def page_of(source):
@@ -105,7 +105,7 @@ def page_of(source):
         shown = detail(overview, _Shown())
         for step in shown["steps"]:
             step["place"] = numbers[step["place"]]
-        pages.append((summary(overview.line), shown, of_passages, of_steps, of_run))
+        pages.append((summary(overview), shown, of_passages, of_steps, of_run))
     return pages
 
 

@@ -102,35 +102,6 @@ class StepLine:
     """A notice for readers of the step's numbers where it is unknown what the model read."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunLine:
-    """A run as one line of a list, with the scores about it as a whole."""
-
-    id: str
-    question: str
-    name: str
-    status: str
-    started_ns: int
-    hops: int
-    dropped: int
-    """How many passages the guard dropped."""
-    failures: int
-    scores: Sequence[RunScore]
-    worst: float | None
-    """The least utility of a passage that the model got."""
-    misleading: int
-    """The number of passages that the model got and whose utility is under the bound that was asked for."""
-    usage: Usage
-    provisional: int = 0
-    """How many scores are provisional."""
-    session: str = ""
-    """The conversation that the run is a part of."""
-    thumb: str = ""
-    """The thumb that somebody gave the run: `up`, `down`, or nothing."""
-    scored: bool = False
-    """True where there is any score, be it of a passage alone."""
-
-
 @dataclass(slots=True)
 class Overview:
     """A run with its steps, scores and failures."""
@@ -148,20 +119,6 @@ class Overview:
         """Returns the feedback on the run; nothing where the metadata hold something else under that key."""
         said = self.metadata.get(FEEDBACK)
         return said if isinstance(said, dict) else {}
-
-    @property
-    def line(self) -> RunLine:
-        """Returns the run as one line of a list of runs."""
-        row, summary, metadata = self.row, self.summary, self.metadata
-        return RunLine(
-            row["id"], row["question"], row["name"], row["status"], started_ns=row["started_ns"],
-            hops=len(self.steps), dropped=sum(len(step.reasons) for step in self.steps),
-            failures=len(self.failures), scores=summary.run_scores(), worst=summary.worst,
-            misleading=summary.misleading, usage=summary.usage, provisional=summary.provisional,
-            session=str(metadata.get("session_id") or metadata.get("thread_id") or ""),
-            thumb=str(self.feedback.get("thumb", "")),
-            scored=any(rows != "[]" for rows in (summary.of_passages, summary.of_steps, summary.of_run)),
-        )  # fmt: skip
 
 
 def overviews_at(
