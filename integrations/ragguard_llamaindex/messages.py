@@ -10,7 +10,7 @@ import json
 import re
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias, TypeVar
 
 from llama_index.core.agent.workflow import AgentOutput
@@ -30,11 +30,12 @@ from llama_index.core.base.response.schema import (
 from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgentChatResponse
 from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import ToolOutput
-from llama_index.core.workflow import StartEvent, StopEvent
-from pydantic import BaseModel
+from llama_index.core.workflow import StartEvent
 
+from ragguard.capture.declarations import fields_of
 from ragguard.capture.handle import status_of
 from ragguard.capture.snapshot import ANSWER_NAMES
+from ragguard.capture.snapshot import answer_of as json_answer
 from ragguard.records import Status
 
 REPLIES = (ChatResponse, CompletionResponse)
@@ -140,31 +141,16 @@ def answer_of(response: object) -> str | None:
 
 
 def _answer_of_other(response: object) -> str | None:
-    """Returns the answer in an object of the user's own: a text under a usual name, else the object's JSON."""
+    """Returns the answer in an object of the user's own: a text under a usual name, its only text, else its JSON."""
     if response is None or isinstance(response, str):
         return response
-    fields: Mapping[str, Any] = {}
-    if isinstance(response, StopEvent):
-        fields = {**response.__dict__, **response.to_dict()}
-    elif isinstance(response, Mapping):
-        fields = response
-    for name in ANSWER_NAMES:
-        if isinstance(fields.get(name), str):
-            return str(fields[name])
-    values = {name: value for name, value in fields.items() if isinstance(value, (str, int, float))}
-    if len(values) == 1 and isinstance(only := next(iter(values.values())), str):
-        return only
-    several = values or (response if _are_texts(response) else None)
-    if several:
-        return json.dumps(several, ensure_ascii=False)
-    if isinstance(response, BaseModel) and not isinstance(response, StopEvent):
-        with suppress(ValueError, TypeError):  # JSON cannot hold every object
-            return response.model_dump_json()
-    return None
-
-
-def _are_texts(value: object) -> bool:
-    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(one, str) for one in value)
+    fields = fields_of(response)
+    named = [fields[name] for name in ANSWER_NAMES if isinstance(fields.get(name), str)]
+    plain = [value for value in fields.values() if isinstance(value, (str, int, float))]
+    for text in (*named, *(plain if len(plain) == 1 else ())):
+        if isinstance(text, str):
+            return text
+    return json_answer(dict(fields) or response)[0] or None
 
 
 Item = TypeVar("Item")

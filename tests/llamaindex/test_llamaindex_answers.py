@@ -89,7 +89,7 @@ def report(gives):
             '{"founder": "Ada Berg"}',
         ),
         ({"verdict": "Ada Berg", "ground": "she did"}, '{"verdict": "Ada Berg", "ground": "she did"}'),
-        (("Ada Berg", "she did"), '["Ada Berg", "she did"]'),
+        (("Ada Berg", "she did"), "Ada Berg\nshe did"),
     ],
     ids=["a usual name", "one text", "a text and a number", "a structured response", "two texts", "a pair"],
 )
