@@ -58,7 +58,7 @@ class CallTree:
         recorder = self.recorder
         return not (
             is_paused()
-            or not recorder.takes(str(id))
+            or not recorder.takes(id)
             or (current_handle.get() is not None and innermost(recorder) is not None)
             or (metadata and not _JOINS.isdisjoint(metadata))
         )

@@ -293,7 +293,7 @@ class Spans:
         whole = call.run.whole
         if whole is not None:  # nothing else happened in the outermost call
             call.run.over = True
-            wanted = self.recorder.takes(str(whole.id))
+            wanted = self.recorder.takes(whole.id)
             whole.trace = span_of(call.id, retrieval=True) or whole.trace
             self.recorder.run_made(whole, taken(result) if wanted else ())
             return

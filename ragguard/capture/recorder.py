@@ -81,11 +81,11 @@ class Recorder:
     def _runs(self) -> OpenRuns:
         return self._here.get()
 
-    def takes(self, run_id: str, names: RunNames = UNNAMED) -> bool:
+    def takes(self, run_id: object, names: RunNames = UNNAMED) -> bool:
         """True where a run of this id is recorded. The names of the run count more, since its parts share them."""
         if self._sampled_below >= 2**32:
             return True
-        chosen_by = names.caller_id or names.thread or run_id
+        chosen_by = names.caller_id or names.thread or str(run_id)
         return zlib.crc32(chosen_by.encode("utf-8", "replace")) < self._sampled_below
 
     @property
@@ -166,7 +166,7 @@ class Recorder:
             run.started_ns, run.found = run.started_ns or ended_ns, found
             if is_paused():
                 return
-            sampled = self.takes(str(run.id))
+            sampled = self.takes(run.id)
             runs = self._runs
             with runs.lock:
                 if not sampled:

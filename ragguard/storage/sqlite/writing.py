@@ -316,20 +316,23 @@ class Writing:
         """Returns the run, or the part of a run, that was captured under this id; None where there is none."""
         if (part := self._parts.get(run_id)) is not None:
             return part
+        # Most runs are new: a query of few columns is the quicker one where it finds nothing.
         found = self._db.execute(
-            "SELECT *, 0 AS part, 0 AS steps, 0 AS turns FROM runs WHERE id = ?1 UNION ALL "
-            "SELECT runs.*, part, steps, turns FROM names JOIN runs ON seq = run "
-            "WHERE names.name = ?1 AND kind = 'part'",
+            "SELECT seq, 0, 0, 0 FROM runs WHERE id = ?1 UNION ALL "
+            "SELECT run, part, steps, turns FROM names WHERE name = ?1 AND kind = 'part'",
             (storable(run_id),),
         ).fetchone()
         if found is None:
             return None
-        if (row := self._rows.get(found["seq"])) is None:  # always the same object for the same run
-            body = json.loads(found["body"])
+        seq, *place = found
+        if (row := self._rows.get(seq)) is None:  # always the same object for the same run
+            stored = self._db.execute("SELECT * FROM runs WHERE seq = ?", (seq,)).fetchone()
+            body = json.loads(stored["body"])
             table = PassageTable(self.texts, body.pop("items", ()))
-            row = RunRow(**{name: found[name] for name in _COLUMNS}, body=body, table=table)
-            self._rows[row.seq] = row
-        part = self._parts[run_id] = StoredPart(row, found["part"], found["steps"], found["turns"])
+            row = self._rows[seq] = RunRow(
+                **{name: stored[name] for name in _COLUMNS}, body=body, table=table
+            )
+        part = self._parts[run_id] = StoredPart(row, *place)
         return part
 
     def _new(self, run: Run, status: str, owner: str | None = None) -> RunRow:
@@ -351,9 +354,10 @@ class Writing:
 
     def _begin(self, row: RunRow, run: Run) -> None:
         """Takes what the start of a run says in place of what was known of it."""
-        self._uses.subtract(row.table.stored_digests())
+        if not row.is_new:
+            self._uses.subtract(row.table.stored_digests())
+            row.table = PassageTable(self.texts)
         row.name, row.question, row.started_ns = storable(run.name), storable(run.question), run.started_ns
-        row.table = PassageTable(self.texts)
         row.body = run_body(run, row.table) | {key: row.body[key] for key in (_PART,) if key in row.body}
         if caller_id := run.metadata.get(CALLER_ID):
             row.names.append((storable(str(caller_id)), "caller"))
