@@ -175,7 +175,7 @@ class ClassifyEntailer:
         return p / p.sum(axis=1, keepdims=True), [label for _, label in rows], Usage(len(parts), 0, read)
 
     async def _post(self, path: str, body: Mapping[str, Any], deadline: float | None) -> Mapping[str, Any]:
-        ask = partial(self._client.post, path, body, deadline=deadline, root=True)
+        ask = partial(self._client.ask, path, body, deadline=deadline, root=True)
         answer = await self._patience.persist(ask, deadline)
         if not isinstance(answer, Mapping):
             raise EngineProtocolError(f"{self._client.address.root}{path}: the answer is no JSON object")

@@ -126,7 +126,7 @@ async def ask(
         body["logprobs"] = True
         if top:
             body["top_logprobs"] = dialect.top
-    answer = await client.post("/chat/completions", body, deadline=request.deadline)
+    answer = await client.ask("/chat/completions", body, deadline=request.deadline)
     url = f"{client.address.base}/chat/completions"
     found = choices_of(answer, url)
     if len(found) not in (1, n):

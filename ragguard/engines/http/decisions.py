@@ -280,7 +280,7 @@ async def _decide(
     client: HttpClient, wire: Wire, model: str, state: str, questions: Questions, deadline: float | None
 ) -> Decided:
     try:
-        reply = await client.post(wire.path, wire.body(model, state, questions), deadline=deadline)
+        reply = await client.ask(wire.path, wire.body(model, state, questions), deadline=deadline)
     except EngineRejected as error:
         if error.status == 400 and _REFUSED.search(str(error)):
             raise UnfitText(f"the server declined to judge a text: {error}") from error

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -135,18 +135,6 @@ class HttpClient:
     def __repr__(self) -> str:
         return f"HttpClient({self.address.base!r})"
 
-    def get(self, path: str, *, root: bool = False) -> Coroutine[Any, Any, Any]:
-        """Returns the JSON at a path under the base, or under the root."""
-        return self._ask("GET", path, None, None, root)
-
-    def post(
-        self, path: str, body: Mapping[str, Any], *, deadline: float | None = None, root: bool = False
-    ) -> Coroutine[Any, Any, Any]:
-        """Returns the JSON that a server replies to a JSON body."""
-        # No server accepts an unpaired surrogate; it becomes a question mark.
-        content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        return self._ask("POST", path, content, deadline, root)
-
     async def aclose(self) -> None:
         """Closes the connections of each event loop that still runs."""
         self._closed = True
@@ -172,13 +160,7 @@ class HttpClient:
 
     def _new_client(self) -> httpx.AsyncClient:
         # A compressed reply is not asked for: it could become gigabytes.
-        headers = httpx.Headers(
-            {
-                "Content-Type": "application/json",
-                "Accept": "application/json",
-                "Accept-Encoding": "identity",
-            }
-        )
+        headers = httpx.Headers({"Content-Type": "application/json", "Accept-Encoding": "identity"})
         if self._key:
             name, scheme = ("api-key", "") if self.address.is_azure else ("Authorization", "Bearer ")
             headers[name] = scheme + self._key
@@ -201,9 +183,20 @@ class HttpClient:
             ),
         )
 
-    async def _ask(
-        self, method: str, path: str, content: bytes | None, deadline: float | None, root: bool
+    async def ask(
+        self,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        deadline: float | None = None,
+        root: bool = False,
     ) -> Any:
+        """Returns the JSON at a path under the base, or under the root; with a body, what the server replies to it."""
+        method, content = "GET", None
+        if body is not None:
+            # No server accepts an unpaired surrogate; it becomes a question mark.
+            text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+            method, content = "POST", text.encode("utf-8", "replace")
         url = (self.address.root if root else self.address.base) + path
         what, known = f"{method} {url}", url in self._answered
         count_request()
@@ -213,9 +206,9 @@ class HttpClient:
                 response = await self._client().request(method, url, content=content)
         except (httpx.TransportError, httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:
             raise broken(what, error) from clean_cause(error)
-        status, body = response.status_code, response.content
+        status, said = response.status_code, response.content
         if status != 200:
-            refused = refusal(what, status, response.headers, body, known=known)
+            refused = refusal(what, status, response.headers, said, known=known)
             if status in (401, 403):
                 refused.args = (f"{refused}; {self._about_key()}",)
             elif status == 404 and self.address.is_azure and "api-version" not in dict(self.address.query):
@@ -223,10 +216,10 @@ class HttpClient:
                 refused.args = (f"{refused}; {version}",)
             raise refused
         try:
-            answer = parsed(body)
+            answer = parsed(said)
         except ValueError as error:
             unread = EngineProtocolError(
-                f"{what}: the answer is not JSON but begins {beginning(body)[:80]!r}; is this an OpenAI-compatible "
+                f"{what}: the answer is not JSON but begins {beginning(said)[:80]!r}; is this an OpenAI-compatible "
                 "server, asked directly?"
             )
             unread.retryable = known
@@ -274,7 +267,7 @@ async def served_model(client: HttpClient, wanted: str | None) -> ServedModel:
     """
     base, note = client.address.base, ""
     try:
-        answer = await client.get("/models")
+        answer = await client.ask("/models")
         expected = "a list of models in `data`"
         listed = needed(answer, list, "data", url=f"GET {base}/models", expected=expected)
         models = {str(model["id"]): model for model in listed if optional(model, str, "id")}

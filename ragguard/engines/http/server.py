@@ -6,7 +6,6 @@ At first use the engine finds out which model the server serves, and how it is b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ragguard.engines.engine import FoundModel, ModelEngine
 from ragguard.engines.http.decisions import WIRES, look_at_decisions, with_decisions
@@ -17,8 +16,8 @@ from ragguard.engines.token_model import ProfiledModel
 from ragguard.errors import EngineRejected
 
 
-class HttpEngine(ModelEngine):
-    """An engine on the model at a URL. A kind of it overrides `look`.
+class ServerEngine(ModelEngine):
+    """The model at a URL, on any kind of server.
 
     Args:
         url: The server's address, such as `http://host:8000/v1`, optionally with `#MODEL`.
@@ -26,6 +25,9 @@ class HttpEngine(ModelEngine):
         api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         headers: More headers of each request, such as `{"api-key": KEY}`. None: those of RAGGUARD_HEADERS alone.
         timeout_s: How many seconds one HTTP request may take.
+        by: `systemone` or `decisions` for a model that judges by typed questions in this form (`decisions`: OpenAI's
+            or SGLang's, whichever the server speaks) and reads nothing; `labels` for one that reads and judges by
+            labels; empty for one that reads and judges by what the server offers.
     """
 
     def __init__(
@@ -36,10 +38,12 @@ class HttpEngine(ModelEngine):
         api_key: str | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: float = 120.0,
+        by: str = "",
     ) -> None:
         super().__init__()
         self._client = HttpClient(url, api_key, timeout_s, headers)
         self._wanted = model or self._client.address.model
+        self._by, self.only_judges = by, by in WIRES
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._client.address.base!r}, model={self._wanted!r})"
@@ -47,22 +51,6 @@ class HttpEngine(ModelEngine):
     async def aclose(self) -> None:
         """Closes the connections."""
         await self._client.aclose()
-
-
-class ServerEngine(HttpEngine):
-    """The model at a URL, on any kind of server.
-
-    Args:
-        url: The server's address.
-        by: `systemone` or `decisions` for a model that judges by typed questions in this form (`decisions`: OpenAI's
-            or SGLang's, whichever the server speaks) and reads nothing; `labels` for one that reads and judges by
-            labels; empty for one that reads and judges by what the server offers.
-        how: The further arguments of `HttpEngine`.
-    """
-
-    def __init__(self, url: str, *, by: str = "", **how: Any) -> None:
-        super().__init__(url, **how)
-        self._by, self.only_judges = by, by in WIRES
 
     async def look(self) -> FoundModel:
         """Finds out what the server serves, and how it is best asked."""
@@ -83,7 +71,7 @@ class ServerEngine(HttpEngine):
         return chat if self._by == "labels" else await with_decisions(chat, self._client, served)
 
 
-class VllmEngine(HttpEngine):
+class VllmEngine(ServerEngine):
     """The model that a vLLM server serves: exact label probabilities, and many prompts in one HTTP request."""
 
     async def look(self) -> ProfiledModel:
@@ -91,7 +79,7 @@ class VllmEngine(HttpEngine):
         return await look_at_vllm(self._client, await served_model(self._client, self._wanted))
 
 
-class OpenAIEngine(HttpEngine):
+class OpenAIEngine(ServerEngine):
     """The model behind an OpenAI-compatible server, with as much exactness as the server shows.
 
     Label probabilities come from `top_logprobs`; a server without log-probabilities is sampled instead, and the

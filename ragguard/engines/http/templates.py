@@ -90,7 +90,7 @@ class Templates:
             body = self._conversation(turns) | {"return_token_strs": True}
             shown.update(map(str, await self._asked("/tokenize", body, list, "token_strs")))
         with suppress(EngineRejected, EngineProtocolError):
-            settings = await self._client.get("/tokenizer_info", root=True)
+            settings = await self._client.ask("/tokenizer_info", root=True)
             for token in (optional(settings, Mapping, "added_tokens_decoder") or {}).values():
                 shown.add(str(token.get("content", "") if isinstance(token, Mapping) else token))
         return shown
@@ -178,7 +178,7 @@ class Templates:
         self, path: str, body: Mapping[str, Any], kind: type[T], name: str, deadline: float | None = None
     ) -> T:
         """Returns a field of the server's answer."""
-        answer = await self._client.post(path, {"model": self._model, **body}, deadline=deadline, root=True)
+        answer = await self._client.ask(path, {"model": self._model, **body}, deadline=deadline, root=True)
         url = f"{self._client.address.root}{path}"
         return needed(answer, kind, name, url=url, expected=f"a reply with `{name}`")
 

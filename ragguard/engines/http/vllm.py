@@ -176,7 +176,7 @@ class VllmModel:
             common["priority"] = request.priority
         parts = list(_parts(prompts, n))
         calls = [
-            partial(self._client.post, "/completions", {**common, "prompt": part}, deadline=request.deadline)
+            partial(self._client.ask, "/completions", {**common, "prompt": part}, deadline=request.deadline)
             for part in parts
         ]
         choices, usage = list[Mapping[str, Any]](), Usage()

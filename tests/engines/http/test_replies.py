@@ -19,7 +19,7 @@ async def reply_to(reply):
         MisbehavingServer(lambda request: reply) as server,
         aclosing(HttpClient(server.url, timeout_s=30)) as client,
     ):
-        return await client.get("/models")
+        return await client.ask("/models")
 
 
 async def test_an_error_of_any_length_is_told_by_its_beginning():
