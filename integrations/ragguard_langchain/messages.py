@@ -30,10 +30,9 @@ were no proper documents."""
 
 
 class Answer(NamedTuple):
-    """The answer of a pipeline: its text, or the kind of its content where that was no text."""
+    """The answer of a pipeline; None where it is no text."""
 
     text: str | None = None
-    kind: str = ""
     calls_tools: bool = False
     """True where the last message is a request for tools: the agent was stopped before its answer."""
 
@@ -72,11 +71,8 @@ def answer_of(outputs: object) -> Answer:
     if isinstance(outputs, str):
         return Answer(outputs or None)
     if isinstance(outputs, BaseMessage):
-        text, kind = text_of(outputs.content)
-        calls = outputs.tool_calls if isinstance(outputs, AIMessage) else []
-        if calls and not text:
-            kind = "tool_call: " + ", ".join(str(call.get("name")) for call in calls)
-        return Answer(text or None, kind, bool(calls))
+        calls = isinstance(outputs, AIMessage) and bool(outputs.tool_calls)
+        return Answer(text_of(outputs.content)[0] or None, calls)
     if isinstance(outputs, (list, tuple)):
         return _last_answer(outputs)
     fields, last = fields_of(outputs), Answer()
@@ -89,7 +85,7 @@ def answer_of(outputs: object) -> Answer:
     for key in ANSWER_NAMES:
         if value := fields.get(key):
             return answer_of(value)
-    return last if fields or outputs is None else Answer(None, type(outputs).__name__)
+    return last
 
 
 def _structured(response: object) -> Answer:
@@ -97,7 +93,7 @@ def _structured(response: object) -> Answer:
     all of it as JSON."""
     fields = fields_of(response)
     named = (fields[key] for key in ANSWER_NAMES if isinstance(fields.get(key), str) and fields[key])
-    return Answer(next(named, None) or json_answer(dict(fields) or response)[0], "structured")
+    return Answer(next(named, None) or json_answer(dict(fields) or response)[0])
 
 
 def snapshot(documents: Any) -> Taken:
@@ -196,8 +192,7 @@ def _last_answer(messages: object) -> Answer:
         if role in _MODEL:
             if isinstance(message, BaseMessage):
                 return answer_of(message)
-            text, kind = text_of(content)
-            return Answer(text or None, kind)
+            return Answer(text_of(content)[0] or None)
         if role in _HUMAN:
             break
     return Answer()

@@ -80,21 +80,13 @@ class TreeRun(PipelineRun):
             if status == "ok" and not self.interrupted:
                 self.recorder.without_steps(self.id)
             return
-        about: dict[str, Any] = {}
-        question = question or self.question
-        if not question:
-            question = self.first_query
-            if question and self.owned:
-                about["question_source"] = "query"
         waits = self.interrupted or (answer.calls_tools and bool(self.names.thread))
         if status == "ok" and waits and self.owned:
             status = "interrupted"
         waits_for = self.names.thread if waits and status == "interrupted" else ""
-        if answer.kind and not waits_for:
-            about["answer_content"] = answer.kind
         self.end(
-            None if waits_for else answer.text, status, error, question=question, metadata=about,
-            trace=span_of(self.call), waits_for=waits_for,
+            None if waits_for else answer.text, status, error,
+            question=question or self.question or self.first_query, trace=span_of(self.call), waits_for=waits_for,
         )  # fmt: skip
         if self.held:
             self.recorder.run_released(self.id, self.call)

@@ -219,7 +219,6 @@ def test_interrupted_graph_of_a_killed_process_goes_on_in_another_one(tmp_path):
         (1, 1, "2 town"),
         (2, 2, "3 founder"),
     ]
-    assert "question_source" not in run.metadata
     assert {score.step_id for score in scores[run.id]} - {""} == {step.id for step in run.steps}
 
 

@@ -266,9 +266,6 @@ class Writing:
             return  # another process, or another call, has gone on with it since
         self.ended += row.status == "open"
         self.changed.discard(row.id)
-        if part.number:  # where its question came from is said by its beginning
-            metadata = {name: value for name, value in event.metadata.items() if name != "question_source"}
-            event = replace(event, metadata=metadata)
         take(row.body, event, RUN_FORMS, row.table)
         if event.waits_for:
             row.names.append((storable(event.waits_for), "thread"))
