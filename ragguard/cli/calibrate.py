@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import typer
-from rich.console import Console
 
 from ragguard.advice import AdviceCalibration
 from ragguard.analysis.labels.label_file import read_label_file, with_labels
@@ -24,10 +23,11 @@ from ragguard.cli.terminal import (
     notes,
     refuse_together,
     say,
+    work_status,
 )
 from ragguard.cli.validate import scored_by_engine
 from ragguard.client import RagGuard
-from ragguard.errors import CalibrationError, InvalidInput
+from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.calibration import Calibration, Example, Order, examples_of
 from ragguard.records import Run
@@ -39,9 +39,13 @@ def run(
     engine: EngineAddress = "auto",
     judge: JudgeAddress = None,
     prompts: PromptSetName = None,
-    max_gold_loss: Annotated[
-        float, typer.Option(help="At most this share of gold passages may be dropped, expected.")
-    ] = 0.05,
+    max_loss: Annotated[
+        float | None,
+        typer.Option(
+            help="The share that may be lost, expected: by the guard of gold passages (0.05 by default), by stopping "
+            "on advice of right answers (0.02)."
+        ),
+    ] = None,
     order: Annotated[
         str,
         typer.Option(
@@ -57,12 +61,6 @@ def run(
             "answers).",
         ),
     ] = "guard",
-    max_loss: Annotated[
-        float | None,
-        typer.Option(
-            help="Of advice: what stopping may cost, as expected share of right answers; 0.02 by default."
-        ),
-    ] = None,
     labels: LabelFile = None,
     out: Annotated[
         Path,
@@ -75,7 +73,7 @@ def run(
 ) -> None:
     """Choose the threshold under which the guard drops a passage, or from which advice says `answer`, with a promise.
 
-    UDCG is fitted on contexts with outcomes, or with references, in the formats of `ragguard validate`.
+    UDCG is fitted on runs with outcomes, or with references, or on rankings, as `ragguard validate` reads them.
 
     The guard's threshold is learnt from retrievals all of whose candidates are known to be gold or not: by a grade (4
     and 5 are gold), by metadata (`"gold": true`), or by --labels of people. The threshold of advice is learnt from
@@ -83,21 +81,17 @@ def run(
     Exit code 0: written. 1: written, but some lines could not be read. 2: no calibration: too few examples, a wrong
     option, no such file, no engine.
     """
-    console = notes()
     if what not in ("guard", "advice", "udcg"):
         raise InvalidInput("--for", what, "guard, advice or udcg")
-    if what != "advice":
-        refuse_together(("--max-loss", max_loss), (f"--for {what}", True))
-    if what != "guard" and (max_gold_loss, min_keep, order) != (0.05, 1, "help"):
-        options = "--max-gold-loss, --order, --min-keep"
-        raise InvalidInput("--for", what, f"no option of the guard beside it: {options}")
+    if what != "guard" and (min_keep, order) != (1, "help"):
+        raise InvalidInput("--for", what, "no option of the guard beside it: --order, --min-keep")
     output_path("--out", out)
     if what == "udcg":
-        for option in (("--prompts", prompts), ("--labels", labels)):
+        for option in (("--prompts", prompts), ("--labels", labels), ("--max-loss", max_loss)):
             refuse_together(option, ("--for udcg", True))
-        say(asyncio.run(_fit_udcg(files, engine, judge, out, console)))
+        say(asyncio.run(_fit_udcg(files, engine, judge, out)))
         return
-    source = RunSource(files, console, {})
+    source = RunSource(files, notes(), {})
     runs: Iterable[Run] = source.runs()
     if labels is not None:
         runs = with_labels(runs, read_label_file(labels))
@@ -110,40 +104,29 @@ def run(
         guard = DistractorGuard(engine, min_keep=min_keep, judge=judge, prompts=prompts)
         steps = [step for run in runs for step in run.steps]
         examples = examples_of(steps)
-        try:
-            found = asyncio.run(_calibrate(guard, examples, max_gold_loss, order))
-        except CalibrationError:
-            if steps and not examples:
-                console.print(
-                    "no retrieval says which of its candidates are gold: give its passages a grade of 1 to 5, or "
-                    '"gold": true or false in their metadata'
-                )
-            raise
+        if steps and not examples:
+            notes().print(
+                "no retrieval says which of its candidates are gold: give its passages a grade of 1 to 5, or "
+                '"gold": true or false in their metadata'
+            )
+        found = asyncio.run(_calibrate(guard, examples, 0.05 if max_loss is None else max_loss, order))
         found.save(out)
         say(_sentence(found, len(steps) - len(examples), out))
     if source.rejected:
-        console.print(f"{source.rejected} lines were rejected, see above")
+        notes().print(f"{source.rejected} lines were rejected, see above")
         raise typer.Exit(1)
 
 
-async def _fit_udcg(files: Sequence[str], engine: str, judge: str | None, out: Path, console: Console) -> str:
-    """Fits UDCG on the contexts of the files, saves the fit, and returns what it is worth in words."""
+async def _fit_udcg(files: Sequence[str], engine: str, judge: str | None, out: Path) -> str:
+    """Fits UDCG on the runs of the files, saves the fit, and returns what it is worth in words."""
     remarks: list[str] = []
     contexts = [one for file in files for one in read_dataset(file, remarks=remarks)]
-    with console.status("") as status:
-
-        def tell(what: str, done: int, of: int, /) -> None:
-            status.update(f"{what}: {done:,} of {of:,}")
-
+    with work_status() as tell:
         scored = await scored_by_engine(contexts, files[0], engine, judge, (), tell, remarks)
     found = fit_udcg(scored, engine, judge or engine)
     found.save(out)
     theta = found.utility["theta"]
-    by_place = (
-        "no length of context is common enough for weights by place"
-        if theta is None
-        else f"weights by place for contexts of {theta['k']} places"
-    )
+    by_place = f"weights by place for contexts of {theta['k']} places" if theta else "no weights by place"
     lines = [
         f"γ {found.utility['gamma']:.2f} in place of 1/3; {by_place}",
         f"learnt from {found.contexts:,} contexts of {found.questions:,} questions with different outcomes",
@@ -152,13 +135,10 @@ async def _fit_udcg(files: Sequence[str], engine: str, judge: str | None, out: P
     ]
     for name, gain in found.gains.items():
         verdict = "better" if gain.low > 0 else "worse" if gain.high < 0 else "no difference shown"
-        lines.append(
-            f"  {name}: {found.held_out[name].value:.3f}, "
-            f"{gain.value:+.3f} ({gain.low:.3f} to {gain.high:.3f}): {verdict}"
-        )
-    return "\n".join(
-        [*lines, *remarks, f"written to {out}, for this engine and judge: Utility.fitted({str(out)!r})"]
-    )
+        difference = f"{gain.value:+.3f} ({gain.low:.3f} to {gain.high:.3f}): {verdict}"
+        lines.append(f"  {name}: {found.held_out[name].value:.3f}, {difference}")
+    use = f"written to {out}, for this engine and judge: Utility.fitted({str(out)!r})"
+    return "\n".join([*lines, *remarks, use])
 
 
 def _advice_sentence(found: AdviceCalibration, out: Path) -> str:
@@ -173,10 +153,10 @@ def _advice_sentence(found: AdviceCalibration, out: Path) -> str:
 
 
 async def _calibrate(
-    guard: DistractorGuard, examples: Iterable[Example], max_gold_loss: float, order: str
+    guard: DistractorGuard, examples: Iterable[Example], max_loss: float, order: str
 ) -> Calibration:
     async with aclosing(guard):
-        return await guard.acalibrate(examples, max_gold_loss, cast("Order", order))
+        return await guard.acalibrate(examples, max_loss, cast("Order", order))
 
 
 def _sentence(found: Calibration, unlabelled: int, out: Path) -> str:

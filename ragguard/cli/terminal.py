@@ -85,6 +85,13 @@ def notes() -> Console:
     return Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
 
 
+@contextmanager
+def work_status() -> Iterator[Callable[[str, int, int], None]]:
+    """Shows in a terminal what is being done, and yields the function that is told it, and how much of it is done."""
+    with notes().status("") as status:
+        yield lambda what, done, of: status.update(f"{what}: {done:,} of {of:,}")
+
+
 def reason_lines(reasons: Counter[str], whole: str) -> list[str]:
     """Returns the most common reasons of failures, one a line; `whole` names what has all of them."""
     lines = [f"  {count:,} x {reason}" for reason, count in reasons.most_common(REASONS_SHOWN)]

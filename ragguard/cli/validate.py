@@ -17,7 +17,8 @@ from ragguard.analysis.labels.corrected import judge_tables
 from ragguard.analysis.labels.label_file import read_label_file
 from ragguard.analysis.validation.answering import answered_and_scored, compare_readers
 from ragguard.analysis.validation.contexts import Context, Progress, Scored, score_contexts
-from ragguard.analysis.validation.correlations import measured, tables
+from ragguard.analysis.validation.correlations import measured
+from ragguard.analysis.validation.correlations import tables as correlation_tables
 from ragguard.analysis.validation.dataset import read_dataset
 from ragguard.analysis.validation.entailers import compare_entailers, entailer_of, read_pairs
 from ragguard.analysis.validation.tables import Table
@@ -26,10 +27,10 @@ from ragguard.cli.terminal import (
     JudgeAddress,
     LabelFile,
     names_of,
-    notes,
     refuse_together,
     say,
     show_results,
+    work_status,
 )
 from ragguard.engines.connect import connect
 from ragguard.errors import InvalidInput
@@ -78,7 +79,6 @@ def run(
     Exit code 0: done. 1: some of the --engine or --entailers gave nothing, and the others were compared. 2: not
     possible: no such file, another format, no outcomes, no engine.
     """
-    console = notes()
     for option, path in (("--markdown", markdown), ("--json", as_json)):
         if path is not None:
             output_path(option, path)
@@ -95,27 +95,22 @@ def run(
         refuse_together(("--labels", labels), ("--entailers", entailers), (name, value))
     refuse_together(("--metric", metric), ("several --engine", engine and len(engine) > 1))
     failed: list[str] = []
-    with console.status("") as status:
-
-        def tell(what: str, done: int, of: int, /) -> None:
-            status.update(f"{what}: {done:,} of {of:,}")
-
-        chosen = names_of(scorers) or ()
-        remarks: list[str] = []
+    remarks: list[str] = []
+    chosen = names_of(scorers) or ()
+    with work_status() as tell:
         if labels is not None:
             judged = open_source(data).scored_runs()
-            tables = judge_tables(judged, read_label_file(labels, models=True), data)
+            found = judge_tables(judged, read_label_file(labels, models=True), data)
         elif named is not None:
-            tables, failed = asyncio.run(_entailers(data, named))
+            found, failed = asyncio.run(_entailers(data, named))
         else:
             contexts = read_dataset(data, k, remarks=remarks)
             if engine and len(engine) > 1:
-                tables, failed = asyncio.run(_readers(contexts, engine, judge, chosen, tell))
+                found, failed = asyncio.run(_readers(contexts, engine, judge, chosen, tell))
             else:
-                tables = asyncio.run(_data(contexts, data, engine, judge, chosen, metric, tell, remarks))
-        tables = [
-            replace(table, notes=(*table.notes, *(f"{remark}." for remark in remarks))) for table in tables
-        ]
+                found = asyncio.run(_data(contexts, data, engine, judge, chosen, metric, tell, remarks))
+    notes = [f"{remark}." for remark in remarks]
+    tables = [replace(table, notes=(*table.notes, *notes)) for table in found]
     show_results(tables)
     if markdown is not None:
         markdown.write_text("\n".join(table.markdown() for table in tables), encoding="utf-8")
@@ -144,7 +139,7 @@ async def _data(
         raise InvalidInput("engine", None, "--engine, for --scorers and --judge")
     else:
         scored = await score_contexts(contexts, None, scorers=())
-    return tables(measured(scored), metric)
+    return correlation_tables(measured(scored), metric)
 
 
 async def _readers(

@@ -54,7 +54,7 @@ def test_a_calibration_is_written_and_a_guard_takes_it(runs, tmp_path):
     guard = DistractorGuard("nano")
     guard.use(out)
     assert guard.policies[0].threshold == found.threshold
-    fewer = calibrate(runs, "--out", out, "--max-gold-loss", "0.3")
+    fewer = calibrate(runs, "--out", out, "--max-loss", "0.3")
     assert fewer.exit_code == 0
     assert Calibration.load(out).threshold >= found.threshold
     assert Calibration.load(out).distractors_dropped >= found.distractors_dropped
@@ -100,7 +100,7 @@ def test_a_broken_line_is_told_and_the_rest_is_used(runs, tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--max-gold-loss", "1.5"),
+        ("--max-loss", "1.5"),
         ("--engine", "what"),
         ("--out", "no-such-folder/found.json"),
     ],
@@ -130,7 +130,7 @@ def test_advice_gets_a_calibration_of_its_own(tmp_path):
         (("--for", "both"), "guard, advice or udcg"),
         (("--for", "udcg", "--order", "utility"), "no option of the guard"),
         (("--for", "udcg", "--prompts", "default"), "nothing beside --for udcg"),
-        (("--max-loss", "0.1"), "nothing beside --for guard"),
+        (("--for", "udcg", "--max-loss", "0.1"), "nothing beside --for udcg"),
         (("--for", "advice", "--min-keep", "2"), "no option of the guard"),
         (("--for", "advice", "--max-loss", "0.01"), "at least 99"),
         (("--for", "advice", "--max-loss", "2"), "max_loss"),

@@ -55,7 +55,7 @@ COMMANDS: dict[str, tuple[int, dict[str, list[str]]]] = {
         "--store": PATH, "--scorers": ["utility", ""], "--prompts": ["nano", "default"], "--references": PATH,
         "--concurrency": ["1"], "--max-tokens": ["0", "100"], "--out": PATH,
     }),
-    "calibrate": (1, {"--max-gold-loss": ["0.1"], "--min-keep": ["2"], "--out": PATH}),
+    "calibrate": (1, {"--max-loss": ["0.1"], "--min-keep": ["2"], "--out": PATH}),
     "questions": (1, {"--engine": ["nano"], "--prompts": ["nano", "default"], "--out": PATH}),
     "doctor": (1, {"--timeout": ["0.1"], "--prompts": ["nano"]}),
     "metrics": (1, {}),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ragguard.analysis.comparison import interval_text
-from ragguard.analysis.labels.items import READERS, LabelItem, Place, latest
+from ragguard.analysis.labels.items import METRIC_OF, LabelItem, Place, latest, run_items
 from ragguard.analysis.labels.label_file import FEWEST, Label, agreements, by_place, check_text
 from ragguard.analysis.validation.agreement import cohen_kappa
 from ragguard.analysis.validation.tables import Cell, Table
@@ -32,13 +32,6 @@ from ragguard.text.language import normalise
 
 Side: TypeAlias = tuple[str | Path, range | None]
 """A store, and the `seq` of its runs; None: all."""
-_MEAN_OF = {
-    "relevance": "p_relevant",
-    "answer": "answer_correct",
-    "coverage": "coverage_total",
-    "grade": "grade",
-}
-"""The metric that is the mean of the items of a kind."""
 _TOGETHER = "all together"
 _ANSWERED = ANSWERS / 5
 """The share of the best rating from which on a passage answers a sub-question, where no other η was given."""
@@ -99,15 +92,13 @@ class _Rows:
         """Adds the items of a run, which has this weight in the mean of its question; returns their places."""
         question = normalise(scored.run.question)
         places: set[Place] = set()
-        for kind, read in READERS.items():
-            items = [(item, _value(item, known.get(item.place))) for item in read(scored)]
+        for kind, metric in METRIC_OF.items():
+            items = [(item, _value(item, known.get(item.place))) for item in run_items(scored, kind)]
             places.update(item.place for item, _ in items)
             share = weight / max(1, len(items))
             for item, human in items:
                 judged = float(item.judged >= _ANSWERED) if kind == "coverage" else item.judged_label
-                self.of[_MEAN_OF[kind]].append(
-                    _Contribution(question, item.stratum, share, judged, labelled=human)
-                )
+                self.of[metric].append(_Contribution(question, item.stratum, share, judged, labelled=human))
             if kind == "relevance":
                 self._add_utility(scored, question, weight, items)
             elif kind == "coverage":
@@ -305,7 +296,7 @@ def judge_tables(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str)
     taken = list(runs)
     found = corrected(taken, labels, where)
     judged = {
-        item.place: item.judged_label for one in taken for read in READERS.values() for item in read(one)
+        item.place: item.judged_label for one in taken for kind in METRIC_OF for item in run_items(one, kind)
     }
     groups = {
         (kind, _TOGETHER): list(by_place(labels).values())

@@ -9,16 +9,21 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 from ragguard.errors import InvalidInput
 from ragguard.records import RetrievalStep, Score, ScoredRun
 
-Kind = Literal["relevance", "answer", "coverage", "grade"]
-KINDS: tuple[str, ...] = get_args(Kind)
+METRIC_OF: Mapping[str, str] = {
+    "relevance": "p_relevant",
+    "answer": "answer_correct",
+    "coverage": "coverage_total",
+    "grade": "grade",
+}
+"""The kinds of items, and of each the metric that is its mean."""
 Place: TypeAlias = tuple[str, str, str, int]
 """The place of an item: its kind, run id, step id and the rank of its passage from 1. An answer has "" and 0, coverage
 "" and the number of the sub-question from 1."""
@@ -83,44 +88,40 @@ def latest(scored: ScoredRun, *names: str) -> Iterator[Score]:
     return iter(found.values())
 
 
-def passage_items(scored: ScoredRun) -> Iterator[LabelItem]:
-    """Yields an item for each passage of a run that has a score `p_relevant`."""
+def run_items(scored: ScoredRun, kind: str) -> Iterator[LabelItem]:
+    """Yields the items of a kind in a run: each passage that was judged or graded, the answer, or each sub-question."""
+    if kind == "coverage":
+        yield from _coverage_items(scored)
+        return
+    run, steps = scored.run, {step.id: step for step in scored.run.steps}
     abstains = {(one.step_id, one.position): one.value for one in latest(scored, "p_abstain")}
-    for score, place, query, text in _judged_passages(scored, "relevance", "p_relevant"):
-        reads = 1 - abstains.get((score.step_id, score.position), 0.0)
-        yield LabelItem(place, query, text, judged=score.value, judge=score.engine, reads=reads)
-
-
-def grade_items(scored: ScoredRun) -> Iterator[LabelItem]:
-    """Yields an item for each passage of a run that a judge graded."""
-    for score, place, query, text in _judged_passages(scored, "grade", "grade"):
-        if score.label != "given":
-            share = (score.value - GRADED[0]) / (GRADED[-1] - GRADED[0])
-            yield LabelItem(place, query, text, judged=share, judge=score.engine)
-
-
-def _judged_passages(scored: ScoredRun, kind: Kind, name: str) -> Iterator[tuple[Score, Place, str, str]]:
-    """Yields each score of that name about a passage, with its place, its query and the passage's text."""
-    steps = {step.id: step for step in scored.run.steps}
-    for score in latest(scored, name):
+    for score in latest(scored, METRIC_OF[kind]):
+        if kind == "answer":
+            if run.answer:
+                yield LabelItem(
+                    ("answer", run.id, "", 0),
+                    run.question,
+                    run.answer,
+                    judged=score.value,
+                    judge=score.engine,
+                )
+            continue
         step, position = steps.get(score.step_id), score.position or 0
-        passages = [] if step is None else _candidates(step)
-        if step is not None and 0 < position <= len(passages):
-            place = kind, scored.run.id, step.id, position
-            yield score, place, step.query or scored.run.question, passages[position - 1]
+        texts = [] if step is None else _candidates(step)
+        if step is None or not 0 < position <= len(texts) or score.label == "given":
+            continue
+        graded = kind == "grade"
+        yield LabelItem(
+            (kind, run.id, step.id, position),
+            step.query or run.question,
+            texts[position - 1],
+            judged=(score.value - GRADED[0]) / (GRADED[-1] - GRADED[0]) if graded else score.value,
+            judge=score.engine,
+            reads=1.0 if graded else 1 - abstains.get((score.step_id, score.position), 0.0),
+        )
 
 
-def answer_items(scored: ScoredRun) -> Iterator[LabelItem]:
-    """Yields an item for the answer of a run if it has a score `answer_correct`."""
-    run = scored.run
-    for score in latest(scored, "answer_correct"):
-        if run.answer:
-            yield LabelItem(
-                ("answer", run.id, "", 0), run.question, run.answer, judged=score.value, judge=score.engine
-            )
-
-
-def coverage_items(scored: ScoredRun) -> Iterator[LabelItem]:
+def _coverage_items(scored: ScoredRun) -> Iterator[LabelItem]:
     """Yields an item for each sub-question of a run that has a score `coverage_total`: do the passages answer it?
 
     The passages are those that the model got; the judge's probability is the best of their ratings, as a share of 5.
@@ -135,36 +136,22 @@ def coverage_items(scored: ScoredRun) -> Iterator[LabelItem]:
     texts = dict.fromkeys(passage.text for step in steps for passage in step.passages)
     places = {(step.id, at): text for step in steps for at, text in enumerate(_candidates(step), 1)}
     for number, some in sorted(rated.items()):
-        best = max(
-            (one.value for one in some if places.get((one.step_id, one.position or 0)) in texts), default=0.0
-        )
-        yield LabelItem(
-            ("coverage", scored.run.id, "", number + 1), some[0].explanation, "\n\n".join(texts), judged=best / 5,
-            judge=some[0].engine,
-        )  # fmt: skip
+        read = [one.value for one in some if places.get((one.step_id, one.position or 0)) in texts]
+        place = ("coverage", scored.run.id, "", number + 1)
+        judged = max(read, default=0.0) / 5
+        yield LabelItem(place, some[0].explanation, "\n\n".join(texts), judged=judged, judge=some[0].engine)
 
 
 def items_of(runs: Iterable[ScoredRun], kind: str) -> list[LabelItem]:
     """Returns all items of a kind. Raises InvalidInput if there are none."""
-    if kind not in KINDS:
-        raise InvalidInput("--kind", kind, ", ".join(KINDS))
-    found = [item for scored in runs for item in READERS[kind](scored)]
+    if kind not in METRIC_OF:
+        raise InvalidInput("--kind", kind, ", ".join(METRIC_OF))
+    found = [item for scored in runs for item in run_items(scored, kind)]
     if not found:
-        raise InvalidInput("the store", f"no score {_SCORES[kind]}", "scored runs: `ragguard score` gives it")
+        which = f"{METRIC_OF[kind]}{' of a judge' if kind == 'grade' else ''}"
+        allowed = "scored runs: `ragguard score` gives it (by the scorers utility, coverage and grades)"
+        raise InvalidInput("the store", f"no score {which}", allowed)
     return found
-
-
-READERS: Mapping[str, Callable[[ScoredRun], Iterator[LabelItem]]] = {
-    "relevance": passage_items, "answer": answer_items, "coverage": coverage_items,
-    "grade": grade_items,
-}  # fmt: skip
-"""The function that yields the items of a run, by their kind."""
-_SCORES = {
-    "relevance": "p_relevant (scorer `utility`)",
-    "answer": "answer_correct",
-    "coverage": "coverage_total",
-    "grade": "grade of a judge (scorer `grades`)",
-}
 
 
 def in_order_of_worth(items: Sequence[LabelItem], number: int, seed: int = 0) -> list[LabelItem]:

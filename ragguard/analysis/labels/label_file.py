@@ -17,7 +17,7 @@ from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 
-from ragguard.analysis.labels.items import GRADED, KINDS, LabelItem, Place, digest_of
+from ragguard.analysis.labels.items import GRADED, METRIC_OF, LabelItem, Place, digest_of
 from ragguard.analysis.page import PAGE_FILES, content_policy, page_json, write_data
 from ragguard.analysis.validation.agreement import cohen_kappa
 from ragguard.errors import InvalidInput
@@ -101,7 +101,7 @@ def _label(where: str, line: str) -> Label | None:
     if said is None:
         return None
     allowed = GRADED if place[0] == "grade" else (0, 1)
-    if said not in allowed or place[0] not in KINDS:
+    if said not in allowed or place[0] not in METRIC_OF:
         raise InvalidInput(
             where, said, f"a `label` from {allowed[0]} to {allowed[-1]}, of a kind that there is"
         )
