@@ -41,7 +41,7 @@ class Cache(Layer):
         path: The file, which several processes may share. None: memory only.
         max_items: How many label probabilities are kept in memory, 1 or more; samples weigh as much as they take.
             The least recently used go first.
-        max_stored: How many answers are kept in the file, 1 or more.
+        max_stored: How many answers the file has at most when it is opened, 1 or more.
     """
 
     def __init__(
@@ -132,11 +132,10 @@ CREATE INDEX IF NOT EXISTS {_TABLE}_written ON {_TABLE} (written);
 _PRUNE = f"""
 DELETE FROM {_TABLE} WHERE written <= (SELECT written FROM {_TABLE} ORDER BY written DESC LIMIT 1 OFFSET ?)
 """
-_PRUNE_EVERY = 1000
 
 
 class DiskCache:
-    """Keeps at most about `max_items` answers in the file at `path`, as JSON; removes the oldest first."""
+    """Keeps answers in the file at `path`, as JSON; removes the oldest beyond `max_items` when it is opened."""
 
     def __init__(self, path: Path, max_items: int) -> None:
         self.path = path
@@ -145,7 +144,6 @@ class DiskCache:
         self._max_items = max_items
         self._lost = self._closed = False
         self._file: sqlite3.Connection | None = None
-        self._since_pruned = 0
         # Only this thread uses the file, so that a read sees every earlier write.
         self._thread = DaemonThreads(1, "ragguard-cache")
         disconnect_before_forks(self)
@@ -171,10 +169,6 @@ class DiskCache:
             rows = [(key, json.dumps(value).encode(), now) for key, value in values.items()]
             with file:
                 file.executemany(f"INSERT OR REPLACE INTO {_TABLE} VALUES (?, ?, ?)", rows)
-                self._since_pruned += len(rows)
-                if self._since_pruned >= _PRUNE_EVERY:
-                    self._since_pruned = 0
-                    file.execute(_PRUNE, (self._max_items,))
 
         if not self._lost and not self._closed:
             self._thread.submit(self._use, "written", write)
@@ -220,6 +214,8 @@ class DiskCache:
         # The garbage collector may close the connection on any thread.
         self._file = sqlite3.connect(self.path, timeout=5, check_same_thread=False)
         self._file.executescript(_SCHEMA)
+        with self._file:
+            self._file.execute(_PRUNE, (self._max_items,))
         return self._file
 
 
