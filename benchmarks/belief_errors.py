@@ -26,10 +26,9 @@ from ragguard.engines.prompts import load_prompts
 from ragguard.errors import RagguardError
 from ragguard.metrics.arrays import Floats
 from ragguard.records import Run
-from ragguard.scorers.asker import Asker
+from ragguard.scorers.asker import Asker, Models
 from ragguard.scorers.estimates import Estimator
 from ragguard.scorers.meanings import Meanings
-from ragguard.scorers.models import Models
 from ragguard.scorers.probes import belief
 from ragguard.scorers.question import SampleAnswer, answered
 from studies.hard_world import hard_cases

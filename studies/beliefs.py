@@ -19,11 +19,10 @@ from ragguard.errors import RagguardError
 from ragguard.metrics import exact_match, rouge_l, sample_weights, seper_hard, seper_soft, token_f1
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.belief import kernel
-from ragguard.scorers.asker import Asker
+from ragguard.scorers.asker import Asker, Models
 from ragguard.scorers.contexts import CLOSED_BOOK, Key
 from ragguard.scorers.estimates import Estimator
 from ragguard.scorers.meanings import Meanings
-from ragguard.scorers.models import Models
 from ragguard.scorers.probes import belief, read_rating, read_relevance, relevance, response_grade
 from ragguard.scorers.question import SampleAnswer, answered
 from studies.overlap import bleu, matched

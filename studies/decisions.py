@@ -27,8 +27,8 @@ from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import InvalidInput, LowLabelMass
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.arrays import Booleans, Floats, Integers
+from ragguard.scorers.asker import Models
 from ragguard.scorers.exam.examination import exam_cases
-from ragguard.scorers.models import Models
 from ragguard.scorers.probes import abstention, answerability, grade, read_relevance, relevance
 from ragguard.scorers.question import LabelAnswer, LabelQuestion
 from studies.hard_world import hard_cases

@@ -25,8 +25,8 @@ from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.answers import query_gain
 from ragguard.metrics.arrays import Floats
+from ragguard.scorers.asker import Models
 from ragguard.scorers.exam.examination import exam_cases
-from ragguard.scorers.models import Models
 from ragguard.scorers.probes import abstention, query_likelihood, relevance
 from ragguard.scorers.question import LabelQuestion, Question, SampleQuestion
 from ragguard.text.language import normalise

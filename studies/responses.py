@@ -29,9 +29,8 @@ from ragguard.metrics import (
     required_subset,
 )
 from ragguard.metrics.arrays import Booleans, Floats
-from ragguard.scorers.asker import Asker
+from ragguard.scorers.asker import Asker, Models
 from ragguard.scorers.coverage import Ratings
-from ragguard.scorers.models import Models
 from ragguard.scorers.question import count_tokens
 from ragguard.world.grammar import RELATIONS, fact_phrasings, sentence
 from studies.reports import Part, Report

@@ -23,8 +23,7 @@ from ragguard.engines.connect import connect
 from ragguard.engines.entailer import EngineEntailer
 from ragguard.engines.prompts import load_prompts
 from ragguard.metrics import correlate, ndcg, pct_proc, ra_nwg
-from ragguard.scorers.asker import Asker
-from ragguard.scorers.models import Models
+from ragguard.scorers.asker import Asker, Models
 from ragguard.scorers.probes import read_rating, response_grade
 from ragguard.scorers.question import answered
 from ragguard.world import Counts

@@ -30,8 +30,8 @@ from ragguard.runtime.deadline import seconds_left, until
 from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import WorkWindow, in_parallel
 from ragguard.runtime.threads import BackgroundLoop, running_loop
+from ragguard.scorers.asker import ADVISING, SCORING
 from ragguard.scorers.contested import Contested
-from ragguard.scorers.models import ADVISING, SCORING
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import View, numbered
 from ragguard.service.run_scoring import RunScoring

@@ -26,9 +26,8 @@ from ragguard.engines.prompts import PromptSet, Task, load_prompts
 from ragguard.errors import EngineProtocolError, InvalidInput, LowLabelMass, PromptTooLong, ScoringError
 from ragguard.records import Passage, Run
 from ragguard.runtime.arguments import output_path
-from ragguard.scorers.asker import Asker
+from ragguard.scorers.asker import Asker, Models
 from ragguard.scorers.coverage import Ratings
-from ragguard.scorers.models import Models
 from ragguard.scorers.probes import read_lines, read_sub_questions
 from ragguard.scorers.question import SampleQuestion, answered
 from ragguard.scorers.run_facts import ANSWERS

@@ -22,10 +22,9 @@ from ragguard.metrics.distraction import utility
 from ragguard.records import Passage
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.limiter import Limiter, in_parallel
-from ragguard.scorers.asker import Respondent
+from ragguard.scorers.asker import GUARDING, Models, Respondent
 from ragguard.scorers.exam.examined import Examined
 from ragguard.scorers.exam.record import Verdicts, verdicts_of
-from ragguard.scorers.models import GUARDING, Models
 from ragguard.scorers.probes import abstention, read_abstention, read_relevance, relevance
 from ragguard.scorers.question import LabelAnswer, LabelQuestion
 

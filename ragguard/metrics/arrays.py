@@ -21,6 +21,8 @@ Booleans = NDArray[np.bool_]
 Integers = NDArray[np.intp]
 Entry = TypeVar("Entry", bound=np.generic)
 Item = TypeVar("Item")
+Mask: TypeAlias = ArrayLike | None
+"""True for each real entry of an argument, False for padding; None: all entries are real."""
 Value: TypeAlias = Any
 """A float for one list, an array of float64 for many; the shape of the arguments decides."""
 
@@ -81,7 +83,7 @@ def read(
     low: float = -HUGE,
     high: float = HUGE,
     axes: int = 1,
-    mask: ArrayLike | None = None,
+    mask: Mask = None,
     mask_name: str = "mask",
 ) -> Floats:
     """Returns the argument as float64 within its bounds; a list has one axis, a table two, a number none.
@@ -188,14 +190,14 @@ def same(**arrays: Floats) -> None:
             raise InvalidInput(f"{argument}.shape", array.shape, f"{reference.shape}, as {first} has")
 
 
-def lengths(values: NDArray[np.generic], mask: ArrayLike | None) -> int | Integers:
+def lengths(values: NDArray[np.generic], mask: Mask) -> int | Integers:
     """Returns how many real entries each list has; `values` were read with this mask."""
     if mask is None:
         return int(values.shape[-1])
     return np.asarray(np.count_nonzero(np.asarray(mask), axis=-1), dtype=np.intp)
 
 
-def front(array: NDArray[Entry], mask: ArrayLike | None, axis: int = -1) -> NDArray[Entry]:
+def front(array: NDArray[Entry], mask: Mask, axis: int = -1) -> NDArray[Entry]:
     """Returns the array with the real entries of each list first, in their order, so that padding has no rank."""
     if mask is None:
         return array

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
-from ragguard.metrics.arrays import Floats, Integers, Value
+from ragguard.metrics.arrays import Floats, Integers, Mask, Value
 from ragguard.metrics.registry import Metric, declare
 
 SOURCE = "Dai et al. 2025 (SePer)"
@@ -39,7 +39,7 @@ def sample_weights(logprobs: Sequence[ArrayLike], scheme: str = "mean") -> Float
     return weights
 
 
-def cluster(equivalent: ArrayLike, mask: ArrayLike | None = None) -> Integers:
+def cluster(equivalent: ArrayLike, mask: Mask = None) -> Integers:
     """Returns cluster ids by greedy first match: an answer joins the first cluster whose first member it is equivalent
     to.
 
@@ -75,11 +75,7 @@ def kernel(forward: ArrayLike, backward: ArrayLike, kind: str = "max") -> Value:
 
 
 def seper_hard(
-    weights: ArrayLike,
-    clusters: ArrayLike,
-    matches: ArrayLike,
-    answers: str = "any",
-    mask: ArrayLike | None = None,
+    weights: ArrayLike, clusters: ArrayLike, matches: ArrayLike, answers: str = "any", mask: Mask = None
 ) -> Value:
     """Returns the weight of the answers whose cluster means a reference; `matches[c, a]`: cluster c means reference a.
 
@@ -101,12 +97,7 @@ def seper_hard(
     return _bounded((weight * _over_references(each, answers)).sum(axis=-1), weight, mask)
 
 
-def seper_soft(
-    weights: ArrayLike,
-    entailment: ArrayLike,
-    answers: str = "max",
-    mask: ArrayLike | None = None,
-) -> Value:
+def seper_soft(weights: ArrayLike, entailment: ArrayLike, answers: str = "max", mask: Mask = None) -> Value:
     """Returns Σ_i w_i e(i, a), the weighted mean of how far each answer means the reference (eq. 9): `entailment[i,
     a]` from `kernel`.
 
@@ -119,7 +110,7 @@ def seper_soft(
     return _bounded(_over_references(mass, answers), weight, mask)
 
 
-def semantic_entropy(weights: ArrayLike, clusters: ArrayLike, mask: ArrayLike | None = None) -> Value:
+def semantic_entropy(weights: ArrayLike, clusters: ArrayLike, mask: Mask = None) -> Value:
     """Returns the entropy −Σ_c p_c ln p_c of the meanings c of the sampled answers, in nats; 0 when all mean the
     same."""
     weight = _weights(weights, mask)
@@ -135,7 +126,7 @@ def semantic_entropy(weights: ArrayLike, clusters: ArrayLike, mask: ArrayLike | 
     return arrays.plain(np.where(there, np.maximum(entropy, 0), np.nan))
 
 
-def attribution(beliefs: ArrayLike, mask: ArrayLike | None = None) -> Floats:
+def attribution(beliefs: ArrayLike, mask: Mask = None) -> Floats:
     """Returns what each step of a run changed, beliefs[t] − beliefs[t − 1]: `beliefs[0]` without retrieval,
     `beliefs[t]` after steps 1..t."""
     known = arrays.read("beliefs", beliefs, low=0, high=1, mask=mask)
@@ -211,7 +202,7 @@ def seper_stderr(
     draws: int = 1000,
     seed: int = 0,
     answers: str = "max",
-    mask: ArrayLike | None = None,
+    mask: Mask = None,
 ) -> Value:
     """Returns the bootstrap standard error of `seper_soft` over its samples, weights renormalised in each draw.
 
@@ -272,7 +263,7 @@ def _smoothed_error(weight: Floats, means: Floats, sizes: Integers, answers: str
     return np.asarray(np.sqrt(known + pseudo**2 * (value**2 + (1 - value) ** 2)))
 
 
-def _weights(weights: ArrayLike, mask: ArrayLike | None) -> Floats:
+def _weights(weights: ArrayLike, mask: Mask) -> Floats:
     read = arrays.read("weights", weights, low=0, high=1, mask=mask)
     total = read.sum(axis=-1)
     if np.any((np.abs(total - 1) > 1e-6) & (np.asarray(arrays.lengths(read, mask)) > 0)):
@@ -280,13 +271,13 @@ def _weights(weights: ArrayLike, mask: ArrayLike | None) -> Floats:
     return read
 
 
-def _clusters(clusters: ArrayLike, weight: Floats, mask: ArrayLike | None) -> Integers:
+def _clusters(clusters: ArrayLike, weight: Floats, mask: Mask) -> Integers:
     read = arrays.read("clusters", clusters, low=0, high=1 << 31, mask=mask)
     arrays.same(weights=weight, clusters=read)
     return arrays.whole("clusters", read, "cluster ids: 0, 1, 2 …")
 
 
-def _entailment(entailment: ArrayLike, weight: Floats, mask: ArrayLike | None) -> Floats:
+def _entailment(entailment: ArrayLike, weight: Floats, mask: Mask) -> Floats:
     read = arrays.read("entailment", entailment, low=0, high=1, axes=2, mask=mask)
     if read.shape[:-1] != weight.shape:
         raise InvalidInput(
@@ -302,7 +293,7 @@ def _over_references(values: Floats, how: str) -> Floats:
     return np.asarray(values.mean(axis=-1) if how == "mean" else values.max(axis=-1))
 
 
-def _bounded(value: Floats, weight: Floats, mask: ArrayLike | None) -> Value:
+def _bounded(value: Floats, weight: Floats, mask: Mask) -> Value:
     """Returns the value clipped to [0, 1], since sums of weights are rounded; nan where there is no answer."""
     there = np.asarray(arrays.lengths(weight, mask)) > 0
     return arrays.plain(np.where(there, np.clip(value, 0, 1), np.nan))

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.metrics import arrays
-from ragguard.metrics.arrays import Floats, Value
+from ragguard.metrics.arrays import Floats, Mask, Value
 from ragguard.metrics.registry import Metric, declare
 
 GAMMA = 1 / 3
@@ -51,7 +51,7 @@ def distracting_effect(p_abstain: ArrayLike) -> Value:
     return arrays.plain(1 - arrays.read("p_abstain", p_abstain, low=0, high=1, axes=0))
 
 
-def udcg(u: ArrayLike, gamma: float = GAMMA, mask: ArrayLike | None = None, k: int | None = None) -> Value:
+def udcg(u: ArrayLike, gamma: float = GAMMA, mask: Mask = None, k: int | None = None) -> Value:
     """Returns UDCG = σ(Σ u⁺ / k + γ Σ u⁻ / k) of a context's utilities, u⁺ = max(u, 0), u⁻ = min(u, 0) (eq. 4).
 
     `k` is the number of places in the context (default: the number of utilities). A place that is empty, as a guard
@@ -62,11 +62,7 @@ def udcg(u: ArrayLike, gamma: float = GAMMA, mask: ArrayLike | None = None, k: i
 
 
 def udcg_of_parts(
-    gain: ArrayLike,
-    harm: ArrayLike,
-    gamma: float = GAMMA,
-    mask: ArrayLike | None = None,
-    k: int | None = None,
+    gain: ArrayLike, harm: ArrayLike, gamma: float = GAMMA, mask: Mask = None, k: int | None = None
 ) -> Value:
     """Returns UDCG = σ(Σ gain / k + γ Σ harm / k), with gain and harm of each passage as `utility_parts` gives them.
 
@@ -223,7 +219,7 @@ declare(
 )  # fmt: skip
 
 
-def _udcg(gains: Floats, harms: Floats, gamma: float, mask: ArrayLike | None, k: int | None) -> Value:
+def _udcg(gains: Floats, harms: Floats, gamma: float, mask: Mask, k: int | None) -> Value:
     weight = arrays.parameter("gamma", gamma, 0, 1)
     total = np.add.reduce(gains, axis=-1) + weight * np.add.reduce(harms, axis=-1)
     places = arrays.lengths(gains, mask)

@@ -11,31 +11,31 @@ from numpy.typing import ArrayLike
 
 from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
-from ragguard.metrics.arrays import EXCESS, Booleans, Floats, Value
+from ragguard.metrics.arrays import EXCESS, Booleans, Floats, Mask, Value
 from ragguard.metrics.registry import Metric, declare
 
 SOURCE = "Trappolini et al. 2025, appendix A"
 
 
-def precision(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
+def precision(rel: ArrayLike, k: int | None = None, mask: Mask = None) -> Value:
     """Returns the share of the first k that is relevant; missing places count as not relevant."""
     relevant = _relevant(rel, mask)
     size = arrays.lengths(relevant, mask) if k is None else arrays.count("k", k)
     return arrays.ratio(_first(relevant, k).sum(axis=-1), size)
 
 
-def recall(rel: ArrayLike, total: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
+def recall(rel: ArrayLike, total: ArrayLike, k: int | None = None, mask: Mask = None) -> Value:
     """Returns the share of all relevant items that is among the first k."""
     relevant = _relevant(rel, mask)
     return arrays.ratio(_first(relevant, k).sum(axis=-1), _total(total, relevant))
 
 
-def hits(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
+def hits(rel: ArrayLike, k: int | None = None, mask: Mask = None) -> Value:
     """Returns 1 if any of the first k is relevant, else 0."""
     return arrays.plain(_first(_relevant(rel, mask), k).any(axis=-1).astype(np.float64))
 
 
-def reciprocal_rank(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
+def reciprocal_rank(rel: ArrayLike, k: int | None = None, mask: Mask = None) -> Value:
     """Returns 1 / rank of the first relevant item, and 0 if there is none among the first k."""
     relevant = _first(_relevant(rel, mask), k)
     if not relevant.shape[-1]:
@@ -44,7 +44,7 @@ def reciprocal_rank(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None
 
 
 def average_precision(
-    rel: ArrayLike, total: ArrayLike | None = None, k: int | None = None, mask: ArrayLike | None = None
+    rel: ArrayLike, total: ArrayLike | None = None, k: int | None = None, mask: Mask = None
 ) -> Value:
     """Returns the sum of the precisions at the relevant ones of the first k, divided by the number of all relevant
     items (default: of those in the list)."""
@@ -59,8 +59,8 @@ def ndcg(
     gains: ArrayLike,
     k: int | None = None,
     ideal: ArrayLike | None = None,
-    mask: ArrayLike | None = None,
-    ideal_mask: ArrayLike | None = None,
+    mask: Mask = None,
+    ideal_mask: Mask = None,
 ) -> Value:
     """Returns Σ gain_r / log2(r + 1) of the first k, divided by that of the best order; `ideal` holds the gains of all
     judged passages."""
@@ -122,7 +122,7 @@ def _largest(values: Floats, k: int | None) -> Floats:
     return np.sort(values, axis=-1)[..., ::-1]
 
 
-def _relevant(rel: ArrayLike, mask: ArrayLike | None) -> Booleans:
+def _relevant(rel: ArrayLike, mask: Mask) -> Booleans:
     return arrays.front(arrays.read("rel", rel, low=0, mask=mask), mask) > 0
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
-from ragguard.metrics.arrays import Floats, Integers, Value
+from ragguard.metrics.arrays import Floats, Integers, Mask, Value
 from ragguard.metrics.registry import Metric, declare
 
 SOURCE = "arXiv:2511.09545"
@@ -23,11 +23,7 @@ FALLBACK = {4: 1.0, 3: 0.2}
 
 
 def grade_weights(
-    pool_grades: ArrayLike,
-    alpha: float = 1.0,
-    cap4: float = 1.0,
-    cap3: float = 0.25,
-    mask: ArrayLike | None = None,
+    pool_grades: ArrayLike, alpha: float = 1.0, cap4: float = 1.0, cap3: float = 0.25, mask: Mask = None
 ) -> Floats:
     """Returns the weight of each grade from how common the grades are: `weights[..., grade]`, entry 0 is unused.
 
@@ -44,8 +40,8 @@ def ra_nwg(
     alpha: float = 1.0,
     cap4: float = 1.0,
     cap3: float = 0.25,
-    pool_mask: ArrayLike | None = None,
-    chosen_mask: ArrayLike | None = None,
+    pool_mask: Mask = None,
+    chosen_mask: Mask = None,
 ) -> Value:
     """Returns Σ w(chosen) / Σ of the k largest w in the pool, with w from `grade_weights`.
 
@@ -65,8 +61,8 @@ def proc(
     alpha: float = 1.0,
     cap4: float = 1.0,
     cap3: float = 0.25,
-    pool_mask: ArrayLike | None = None,
-    candidates_mask: ArrayLike | None = None,
+    pool_mask: Mask = None,
+    candidates_mask: Mask = None,
 ) -> Value:
     """Returns Σ of the k largest w among the candidates / Σ of the k largest w in the pool: what retrieval made
     possible."""
@@ -86,9 +82,9 @@ def pct_proc(
     alpha: float = 1.0,
     cap4: float = 1.0,
     cap3: float = 0.25,
-    pool_mask: ArrayLike | None = None,
-    candidates_mask: ArrayLike | None = None,
-    chosen_mask: ArrayLike | None = None,
+    pool_mask: Mask = None,
+    candidates_mask: Mask = None,
+    chosen_mask: Mask = None,
 ) -> Value:
     """Returns RA-nWG / PROC: how much of what retrieval made possible was chosen."""
     reached = ra_nwg(pool, chosen, k, alpha, cap4, cap3, pool_mask, chosen_mask)
@@ -103,8 +99,8 @@ def n_recall(
     chosen: ArrayLike,
     k: int,
     at_least: int = 4,
-    pool_mask: ArrayLike | None = None,
-    chosen_mask: ArrayLike | None = None,
+    pool_mask: Mask = None,
+    chosen_mask: Mask = None,
 ) -> Value:
     """Returns h / min(k, R): of R good passages in the pool, h were chosen, of as many as fit into k places."""
     floor = arrays.count("at_least", at_least, 1, 5)
@@ -114,15 +110,13 @@ def n_recall(
     return arrays.ratio(taken[..., floor:].sum(axis=-1), np.minimum(k, known[..., floor:].sum(axis=-1)))
 
 
-def precision_at_grade(
-    chosen: ArrayLike, k: int, at_least: int = 4, chosen_mask: ArrayLike | None = None
-) -> Value:
+def precision_at_grade(chosen: ArrayLike, k: int, at_least: int = 4, chosen_mask: Mask = None) -> Value:
     """Returns the share of the k places that a good passage fills; an empty place counts as not good."""
     floor = arrays.count("at_least", at_least, 1, 5)
     return arrays.ratio(_chosen(chosen, k, chosen_mask)[..., floor:].sum(axis=-1), k)
 
 
-def harm(chosen: ArrayLike, k: int, at_most: int = 2, chosen_mask: ArrayLike | None = None) -> Value:
+def harm(chosen: ArrayLike, k: int, at_most: int = 2, chosen_mask: Mask = None) -> Value:
     """Returns the share of the k places that junk fills; an empty place is no junk."""
     ceiling = arrays.count("at_most", at_most, 1, 5)
     return arrays.ratio(_chosen(chosen, k, chosen_mask)[..., 1 : ceiling + 1].sum(axis=-1), k)
@@ -178,7 +172,7 @@ declare(
 )  # fmt: skip
 
 
-def _counts(argument: str, grades: ArrayLike, mask: ArrayLike | None, mask_name: str) -> Integers:
+def _counts(argument: str, grades: ArrayLike, mask: Mask, mask_name: str) -> Integers:
     """Returns how many passages have each grade, by grade; entry 0 is unused."""
     read = arrays.read(argument, grades, low=1, high=5, mask=mask, mask_name=mask_name)
     values = arrays.whole(argument, read, "a grade: 1, 2, 3, 4 or 5")
@@ -191,7 +185,7 @@ def _counts(argument: str, grades: ArrayLike, mask: ArrayLike | None, mask_name:
     return found
 
 
-def _chosen(chosen: ArrayLike, k: int, mask: ArrayLike | None) -> Integers:
+def _chosen(chosen: ArrayLike, k: int, mask: Mask) -> Integers:
     places = arrays.count("k", k)
     taken = _counts("chosen", chosen, mask, "chosen_mask")
     most = int(taken.sum(axis=-1).max(initial=0))

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
-from ragguard.metrics.arrays import Booleans, Floats, Integers, Value
+from ragguard.metrics.arrays import Booleans, Floats, Integers, Mask, Value
 from ragguard.metrics.registry import Metric, declare
 
 BITS = 8
@@ -155,15 +155,13 @@ class Subset(NamedTuple):
     redundant: Integers
 
 
-def answerable_questions(
-    oracle_ratings: ArrayLike, eta: float = 3, mask: ArrayLike | None = None
-) -> Booleans:
+def answerable_questions(oracle_ratings: ArrayLike, eta: float = 3, mask: Mask = None) -> Booleans:
     """Returns which sub-questions some passage of the oracle answers."""
     return np.asarray(_answers("oracle_ratings", oracle_ratings, eta, mask).any(axis=-2))
 
 
 def coverage(
-    ratings: ArrayLike, eta: float = 3, answerable: ArrayLike | None = None, mask: ArrayLike | None = None
+    ratings: ArrayLike, eta: float = 3, answerable: ArrayLike | None = None, mask: Mask = None
 ) -> Value:
     """Returns the share of the (answerable) sub-questions that some passage answers (eq. 3); nan without passages."""
     answers = _answers("ratings", ratings, eta, mask)
@@ -193,7 +191,7 @@ def contested(
 
 
 def marginal_coverage(
-    ratings: ArrayLike, eta: float = 3, answerable: ArrayLike | None = None, mask: ArrayLike | None = None
+    ratings: ArrayLike, eta: float = 3, answerable: ArrayLike | None = None, mask: Mask = None
 ) -> Floats:
     """Returns what each passage adds to the coverage of those before it; the sum is the coverage."""
     answers = _answers("ratings", ratings, eta, mask)
@@ -202,7 +200,7 @@ def marginal_coverage(
     return _per_passage(new, np.count_nonzero(asked, axis=-1)[..., None], mask)
 
 
-def redundancy(ratings: ArrayLike, eta: float = 3, mask: ArrayLike | None = None) -> Floats:
+def redundancy(ratings: ArrayLike, eta: float = 3, mask: Mask = None) -> Floats:
     """Returns, of what each passage answers, the share that those before it answer too; nan where it answers
     nothing."""
     answers = _answers("ratings", ratings, eta, mask)
@@ -216,10 +214,10 @@ def alpha_ndcg(
     alpha: float = 0.5,
     ideal: ArrayLike | None = None,
     k: int | None = None,
-    mask: ArrayLike | None = None,
-    ideal_mask: ArrayLike | None = None,
+    mask: Mask = None,
+    ideal_mask: Mask = None,
     earlier: ArrayLike | None = None,
-    earlier_mask: ArrayLike | None = None,
+    earlier_mask: Mask = None,
 ) -> Value:
     """Returns ranked coverage (eq. 4–5): Σ_r Σ_q I(q, r) (1 − α)^c(q, r) / log2(r + 1), over the same sum of the ideal.
 
@@ -348,11 +346,7 @@ def required_subset(ratings: ArrayLike, eta: float = 3) -> Subset:
 
 
 def _answers(
-    argument: str,
-    ratings: ArrayLike,
-    eta: float,
-    mask: ArrayLike | None,
-    beside: Booleans | None = None,
+    argument: str, ratings: ArrayLike, eta: float, mask: Mask, beside: Booleans | None = None
 ) -> Booleans:
     """Returns which sub-questions each passage answers; refuses a table of other queries or sub-questions than the one
     `beside` it."""
@@ -376,6 +370,6 @@ def _asked(answers: Booleans, answerable: ArrayLike | None) -> Booleans:
     return np.broadcast_to(asked, shape)
 
 
-def _per_passage(part: Integers, whole: Integers, mask: ArrayLike | None) -> Floats:
+def _per_passage(part: Integers, whole: Integers, mask: Mask) -> Floats:
     value = np.asarray(arrays.ratio(part, whole))
     return value if mask is None else np.where(np.asarray(mask), value, np.nan)

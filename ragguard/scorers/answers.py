@@ -74,44 +74,40 @@ class Answers:
         share("Answers.tau", self.tau)
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
-        writer = ScoreWriter(view, self)
-        if view.run.answer is None or not view.references or not view.run.question.strip():
+        writer, answer, prompts = ScoreWriter(view, self), view.run.answer, view.setting.judge_prompts
+        if answer is None or not view.references or not view.run.question.strip():
             return writer.results()
-        meanings = Meanings(view.run.question, ask, view.setting.language, tau=self.tau)
-        prompts = view.setting.judge_prompts
-        asked = response_grade(prompts, view.run.question, view.run.answer, view.references)
-        (answer,) = await ask([asked])
+        asked = response_grade(prompts, view.run.question, answer, view.references)
+        (told,) = await ask([asked])
         with writer.failing("response_grade"):
-            rating = read_rating(asked, answered(answer), prompts.template("response_grade").grades)
-            writer.add(
-                "response_grade", rating, who="judge", reference_source="gold", references=view.references
-            )
+            rating = read_rating(asked, answered(told), prompts.template("response_grade").grades)
+            about: dict[str, Any] = {"reference_source": "gold", "references": view.references}
+            writer.add("response_grade", rating, who="judge", **about)
         if view.short_references:
             with writer.failing("answer_correct"):
-                await self._correct(writer, view, meanings, ask)
+                await self._correct(writer, answer, ask)
         return writer.results()
 
-    async def _correct(self, writer: ScoreWriter, view: View, meanings: Meanings, ask: Ask) -> None:
+    async def _correct(self, writer: ScoreWriter, answer: str, ask: Ask) -> None:
         """Adds `answer_correct`, judged by the short references: no short answer has the meaning of a long one."""
-        setting, question, answer = view.setting, view.run.question, view.run.answer or ""
+        view, setting, question = writer.view, writer.view.setting, writer.view.run.question
+        prompts, language = setting.judge_prompts, setting.language
+        meanings = Meanings(question, ask, language, tau=self.tau)
         facts: dict[str, int | str] = {}
 
         async def shorten() -> str:
-            asked = short_forms(setting.judge_prompts, question, answer, view.seed)
+            asked = short_forms(prompts, question, answer, view.seed)
             replies = [answered(reply) for reply in await ask(asked)]
-            facts["condensed"] = short = read_short_form(replies, question, answer, setting.language)
+            facts["condensed"] = short = read_short_form(replies, question, answer, language)
             return short
 
         # A language model that compares may be one that can compare short answers only.
-        long = setting.around_pair > 0 and too_long_to_compare(
-            setting.judge_prompts, answer, setting.language
-        )
-        found, how = await verdict_of(answer, view.short_references, meanings, shorten if long else None)
-        words = [meanings.words(str(facts.get("condensed", answer)))]
-        verdict = str(found)
+        long = setting.around_pair > 0 and too_long_to_compare(prompts, answer, language)
+        verdict: str
+        verdict, how = await verdict_of(answer, view.short_references, meanings, shorten if long else None)
         if verdict == "correct" and not await self._supported(view, ask):
             verdict = "correct, unsupported"
-        if cut := meanings.cut(words):
+        if cut := meanings.cut([meanings.words(str(facts.get("condensed", answer)))]):
             facts["cut_answer_tokens"] = cut
         read = Reading(VALUES[verdict], 0.0, facts)
         about: dict[str, Any] = {"reference_source": "gold", "references": view.short_references}
@@ -120,20 +116,14 @@ class Answers:
     async def _supported(self, view: View, ask: Ask) -> bool:
         """Returns whether the model got a passage that is relevant to the query which brought it, or one without text,
         such as an image, which may hold the answer."""
-        question, references = view.run.question, view.references
+        seen: dict[str, Any] = {"question": view.run.question, "references": view.references}
+        prompts, got = view.setting.judge_prompts, [(step, at) for step in view.steps for at in step.got]
         asked = [
-            relevance(
-                view.setting.judge_prompts,
-                view.query_of(step),
-                step.all[at].text,
-                question=question,
-                references=references,
-            )
-            for step in view.steps
-            for at in step.got
+            relevance(prompts, view.query_of(step), step.all[at].text, **seen)
+            for step, at in got
             if at in step.judged
         ]
-        supported = any(at in step.textless for step in view.steps for at in step.got)
+        supported = any(at in step.textless for step, at in got)
         faults: list[RagguardError] = []
         for one, answer in zip(asked, await ask(asked), strict=True):
             try:

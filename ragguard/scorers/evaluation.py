@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TypeAlias
 
 from ragguard.errors import InvalidInput, RagguardError
@@ -20,7 +19,6 @@ from ragguard.records import (
     SPLIT_ERROR,
     Failure,
     Result,
-    RetrievalStep,
     Run,
     Score,
     ScoredRun,
@@ -52,26 +50,21 @@ class ReferenceTable:
 
 
 async def find_references(references: References, run: Run) -> tuple[list[str] | None, list[Failure]]:
-    """Returns the references of a run that has none of its own, and a failure where the user's function raised.
-
-    The function is asked about the run's question, then about the question as it was before a framework rewrote it.
-    """
+    """Returns the references of a run that has none of its own, and a failure where the user's function raised."""
     if run.references or not run.question:
         return None, []
-    found = await result_or_error(partial(_find, references, run))
+
+    async def found_by_user() -> list[str] | None:
+        # A synchronous function may block, so that a thread calls it; it may return an awaitable all the same.
+        blocks = not inspect.iscoroutinefunction(references)
+        known = await asyncio.to_thread(references, run.question) if blocks else references(run.question)
+        return references_of(await known if inspect.isawaitable(known) else known)
+
+    found = await result_or_error(found_by_user)
     if isinstance(found, BaseException):
         message = f"references= failed for this question: {describe(found)}"
         return None, [Failure("references", type(found).__name__, message, run_id=run.id)]
     return found, []
-
-
-async def _find(references: References, run: Run) -> list[str] | None:
-    if not run.question:
-        return None
-    # A synchronous function may block, so that a thread calls it; it may return an awaitable all the same.
-    blocks = not inspect.iscoroutinefunction(references)
-    known = await asyncio.to_thread(references, run.question) if blocks else references(run.question)
-    return references_of(await known if inspect.isawaitable(known) else known)
 
 
 def with_references(run: Run, table: ReferenceTable) -> Run:
@@ -105,35 +98,35 @@ async def evaluate(run: Run, asking: Awaitable[Sequence[Result]]) -> ScoredRun:
         if not isinstance(error, RagguardError):
             _log.error("scoring run %s failed: %s", run.id, describe(error), exc_info=error)
         results = [failure_of("scorers", run, error)]
-    scores = [result for result in results if isinstance(result, Score)]
-    failures = [result for result in results if isinstance(result, Failure)]
-    failures += [_not_finite(run, score) for score in scores if not math.isfinite(score.value)]
-    scores = [score for score in scores if math.isfinite(score.value)]
+    scores: list[Score] = []
+    failures: list[Failure] = []
+    for one in results:
+        if isinstance(one, Failure):
+            failures.append(one)
+        elif math.isfinite(one.value):
+            scores.append(one)
+        else:
+            wrong = f"{one.name} came out as {one.value}"
+            failures.append(Failure(one.scorer, "NotFinite", wrong, run_id=run.id, step_id=one.step_id))
     return ScoredRun(run, scores, failures, started_ns=started, ended_ns=time.time_ns())
-
-
-def _not_finite(run: Run, score: Score) -> Failure:
-    message = f"{score.name} came out as {score.value}"
-    return Failure(score.scorer, "NotFinite", message, run_id=run.id, step_id=score.step_id)
 
 
 def capture_failures(run: Run) -> list[Failure]:
     """Returns a failure for each step whose K cannot be right, so that no score which needs K is given, for each
     passage whose grade is none, for each step whose splitter failed, so that scores are about its whole text, and for
     each step that gave more passages than are captured."""
-    found: list[tuple[RetrievalStep, str, str]] = []
+    found: list[Failure] = []
     for step in run.steps:
         facts, passages = step.metadata, step.candidates or step.passages
-        if K_ERROR in facts:
-            found.append((step, "InvalidInput", facts[K_ERROR]))
-        wrong = [passage.metadata[GRADE_ERROR] for passage in passages if GRADE_ERROR in passage.metadata]
-        found += [(step, "InvalidInput", message) for message in wrong]
+        wrong = [facts[K_ERROR]] if K_ERROR in facts else []
+        wrong += [passage.metadata[GRADE_ERROR] for passage in passages if GRADE_ERROR in passage.metadata]
+        errors = [("InvalidInput", message) for message in wrong]
         if SPLIT_ERROR in facts:
             what = f"what {step.tool or 'the tool'!r} returned could not be taken apart and is judged as one passage"
-            found.append((step, "SplitterFailed", f"{what}: {facts[SPLIT_ERROR]}"))
+            errors.append(("SplitterFailed", f"{what}: {facts[SPLIT_ERROR]}"))
         if passages and (kept := passages[-1].metadata.get(CUT_PASSAGES)):
-            message = f"only {kept} are captured, and no number counts the others; record fewer"
-            found.append((step, "CapExceeded", message))
-    return [
-        Failure("capture", error, message, run_id=run.id, step_id=step.id) for step, error, message in found
-    ]
+            errors.append(
+                ("CapExceeded", f"only {kept} are captured, and no number counts the others; record fewer")
+            )
+        found += [Failure("capture", name, text, run_id=run.id, step_id=step.id) for name, text in errors]
+    return found

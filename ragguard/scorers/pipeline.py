@@ -22,8 +22,18 @@ from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, Usage, new_id
+from ragguard.runtime.faults import NOTICES
 from ragguard.scorers.answers import Answers
-from ragguard.scorers.asker import Asker, MeteredAsk, PromptAllowance, Respondent, paid, unattributed
+from ragguard.scorers.asker import (
+    SCORING,
+    Asker,
+    MeteredAsk,
+    Models,
+    PromptAllowance,
+    Respondent,
+    paid,
+    unattributed,
+)
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
@@ -31,7 +41,6 @@ from ragguard.scorers.evaluation import capture_failures
 from ragguard.scorers.exam.examined import Examined, examine_unknown
 from ragguard.scorers.exam.record import verdicts_of
 from ragguard.scorers.grades import Grades
-from ragguard.scorers.models import SCORING, Models
 from ragguard.scorers.plan import UNKNOWN, Plan, PriceList
 from ragguard.scorers.question import Ask, prompt_tokens
 from ragguard.scorers.scorer import MODELS, Live, Scorer, completed, failure_of, full_version
@@ -139,8 +148,6 @@ class ScoringPipeline:
         self._setting: Setting | None = None
         self._allowances: OrderedDict[str, PromptAllowance] = OrderedDict()
         """The prompt tokens that open runs may still ask, by the run's id."""
-        # The judge knows the languages of its training; most small NLI models know only English.
-        self._english_only = entailer is not None
 
     @property
     def engines(self) -> tuple[Engine, ...]:
@@ -256,11 +263,12 @@ class ScoringPipeline:
 
     def _warn_of_language(self, run: Run) -> None:
         """Warns, once, where an NLI model compares answers in another language than English."""
-        if self._english_only and (self._language != ENGLISH or not _latin(run.question)):
-            self._english_only = False
-            _log.warning(
+        # The judge knows the languages of its training; most small NLI models know only English.
+        if not self._judge_compares and (self._language != ENGLISH or not _latin(run.question)):
+            NOTICES.once(
+                "language of answers",
                 "answers in another language than English are compared by a model of its own: make sure that it is a "
-                "multilingual one, or give RagGuard no `entailer`, so that the judge compares them"
+                "multilingual one, or give RagGuard no `entailer`, so that the judge compares them",
             )
 
     async def _ready(self) -> Setting:

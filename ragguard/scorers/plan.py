@@ -16,8 +16,7 @@ from ragguard.engines.base import Engine, EngineInfo, Sample
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import LowLabelMass, shown_apart
 from ragguard.records import Failure
-from ragguard.scorers.asker import tokens_of
-from ragguard.scorers.models import SCORING, Models
+from ragguard.scorers.asker import SCORING, Models, tokens_of
 from ragguard.scorers.probes import LEAST_MASS, abstention, belief, relevance
 from ragguard.scorers.question import (
     Answer,

@@ -162,11 +162,15 @@ class ScoreWriter:
             metadata = {**read.remarks, **metadata}
         if not math.isfinite(value):
             return
-        level: Level = "run" if step is None else "step" if at is None else "passage"
         setting = self.view.setting
         model, prompts = (
             (setting.engine, setting.prompts) if who == "engine" else (setting.judge, setting.judge_prompts)
         )
+        level: Level = "run"
+        if step is not None:
+            level, fields["step_id"] = "step", step.step.id
+        if step is not None and at is not None:
+            level, fields["passage_id"], fields["position"] = "passage", step.all[at].id, at + 1
         stderr = fields.pop("stderr", None)
         self._scores.append(
             Score(
@@ -174,9 +178,6 @@ class ScoreWriter:
                 float(value) + 0.0,  # never -0.0
                 level,
                 self.view.run.id,
-                step_id=step.step.id if step else "",
-                passage_id=step.all[at].id if step and at is not None else "",
-                position=None if at is None else at + 1,
                 stderr=None if stderr is None or not math.isfinite(stderr) else float(stderr),
                 reference_source=reference_source,
                 engine=model.fingerprint,
@@ -208,20 +209,14 @@ class ScoreWriter:
         """Adds a failure for each step, and for the passages of each step, that are not judged: those over a cap,
         and those without text. Without `passages`, no cap on passages holds for this scorer."""
         caps = self.view.setting.caps
+        over = CapExceeded(f"only the first {caps.steps} steps of a run are scored; raise Caps(steps=...)")
         for step in self.view.steps_over_cap:
-            error = CapExceeded(
-                f"only the first {caps.steps} steps of a run are scored; raise Caps(steps=...)"
-            )
-            self._failed[step.id, "CapExceeded"] = error, ["this step"]
+            self._failed[step.id, "CapExceeded"] = over, ["this step"]
+        textless = NoText("a passage without text is not judged; give it one, such as a caption")
         for seen in self.view.steps:
             for at in seen.textless:
                 kind = seen.all[at].metadata.get(CONTENT_KIND)
-                named = f"passage {at + 1} ({kind})" if kind else f"passage {at + 1}"
-                self.fail(
-                    NoText("a passage without text is not judged; give it one, such as a caption"),
-                    named,
-                    seen,
-                )
+                self.fail(textless, f"passage {at + 1}" + (f" ({kind})" if kind else ""), seen)
             if passages and seen.over_cap:
                 message = f"at most {caps.passages} passages of a step are judged; raise Caps(passages=...)"
                 captured = seen.all[-1].metadata.get(CUT_PASSAGES, f"{len(seen.all)} passages")
@@ -247,30 +242,24 @@ def _listed(what: Sequence[str]) -> str:
     return ", ".join(what) if len(what) <= 8 else f"{', '.join(what[:7])} and {len(what) - 7} more"
 
 
-def completed(outcome: Sequence[Result], scorer: Scorer, view: View) -> list[Result]:
-    """Returns the results of a user's scorer, completed; what is no Score or Failure becomes a failure."""
-    results: list[Result] = []
-    try:
-        for result in outcome:
-            try:
-                results.append(_complete(checked_result(result), scorer, view))
-            except InvalidInput as error:
-                results.append(failure_of(scorer.name, view.run, error))
-    except BaseException as error:  # noqa: BLE001 - what a user's scorer gave may be no list
-        results.append(failure_of(scorer.name, view.run, error))
+def completed(outcome: Any, scorer: Scorer, view: View) -> list[Result]:
+    """Returns the results of a user's scorer with what it leaves out: run, scorer, version, engine and prompts. What is
+    no Score or Failure becomes a failure."""
+    setting, results = view.setting, list[Result]()
+    for result in outcome if isinstance(outcome, list | tuple) else [outcome]:
+        try:
+            result = checked_result(result)
+        except InvalidInput as error:
+            results.append(failure_of(scorer.name, view.run, error))
+            continue
+        result = replace(result, run_id=result.run_id or view.run.id)
+        if isinstance(result, Score):
+            result = replace(
+                result,
+                scorer=scorer.name,
+                version=full_version(scorer, setting),
+                engine=result.engine or setting.engine.fingerprint,
+                prompts=result.prompts or setting.prompts.identity,
+            )
+        results.append(result)
     return results
-
-
-def _complete(result: Result, scorer: Scorer, view: View) -> Result:
-    """Returns a result with what a user's scorer leaves out: its run, scorer, version, engine and prompts."""
-    if isinstance(result, Failure):
-        return result if result.run_id else replace(result, run_id=view.run.id)
-    setting = view.setting
-    return replace(
-        result,
-        run_id=result.run_id or view.run.id,
-        scorer=scorer.name,
-        version=full_version(scorer, setting),
-        engine=result.engine or setting.engine.fingerprint,
-        prompts=result.prompts or setting.prompts.identity,
-    )

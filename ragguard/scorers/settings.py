@@ -5,7 +5,6 @@ The settings can be pickled wherever models are given as addresses, so that anot
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -53,11 +52,6 @@ class ScoringSettings:
 
     def __post_init__(self) -> None:
         """Refuses values that are wrong for any models."""
-        if isinstance(self.scorers, str):
-            names = [name.strip() for name in self.scorers.split(",")]
-            raise InvalidInput(
-                "scorers", self.scorers, f"a list, such as {json.dumps(names, ensure_ascii=False)}"
-            )
         if self.engine is None:
             if self.scorers:
                 raise InvalidInput(
@@ -65,7 +59,7 @@ class ScoringSettings:
                 )
             object.__setattr__(self, "scorers", ())
         if not isinstance(self.scorers, list | tuple | None):
-            raise InvalidInput("scorers", self.scorers, "a list of names and Scorers")
+            raise InvalidInput("scorers", self.scorers, 'a list of names and Scorers, such as ["utility"]')
         if not isinstance(self.caps, Caps | None):
             raise InvalidInput("caps", self.caps, "Caps(...), or None for the usual ones")
         if not isinstance(self.language, Language):

@@ -26,8 +26,8 @@ from ragguard.runtime.limiter import bounded
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import BackgroundLoop
 from ragguard.schema import checked_run
+from ragguard.scorers.asker import DEMANDED
 from ragguard.scorers.evaluation import evaluate, find_references
-from ragguard.scorers.models import DEMANDED
 from ragguard.scorers.pipeline import Identity, Inquiry, ScoringPipeline
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.view import View

@@ -28,8 +28,8 @@ from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES, Faults, is_cancelled, result_or_error
 from ragguard.runtime.threads import BackgroundLoop
+from ragguard.scorers.asker import SCORING
 from ragguard.scorers.evaluation import evaluate
-from ragguard.scorers.models import SCORING
 from ragguard.scorers.scorer import Live
 from ragguard.service.run_scoring import RunScoring, answered
 from ragguard.storage.sqlite.ledger import Claim

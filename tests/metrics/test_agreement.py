@@ -1,17 +1,14 @@
 """Correlations with outcomes against SciPy, intervals against what they must hold, sign flips against their level."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 from ragguard import metrics as m
-from ragguard.metrics.agreement import ALL_UP_TO, least_p, sign_flips
+from ragguard.metrics.agreement import ALL_UP_TO, sign_flips
 
 
 def noisy(seed, n=200, strength=1.0):
@@ -128,18 +125,6 @@ def test_of_two_metrics_the_one_that_follows_the_outcome_correlates_more():
     assert m.paired_bootstrap(good, good, outcome=outcome, draws=50).value == 0
 
 
-@given(st.integers(0, 1000))
-def test_reversing_the_outcome_reverses_the_correlation(seed):
-    metric, outcome = noisy(seed, n=30)
-    for kind in ("spearman", "pearson", "kendall_b", "kendall_c"):
-        assert m.correlate(metric, -outcome, kind).value == pytest.approx(
-            -m.correlate(metric, outcome, kind).value
-        )
-        assert m.correlate(3 * metric + 1, outcome, kind).value == pytest.approx(
-            m.correlate(metric, outcome, kind).value
-        )
-
-
 def drawn(n, seed=0, shift=0.3):
     return np.random.default_rng(seed).normal(shift, 1.0, n)
 
@@ -154,17 +139,6 @@ def test_p_of_few_questions_is_that_of_scipys_exact_permutation_test(n):
     assert ours.p == pytest.approx(theirs.pvalue)
     assert ours.p_adjusted == ours.p
     assert ours.value == pytest.approx(gaps.mean())
-
-
-def test_least_p_is_reached_where_all_differences_have_one_sign():
-    (result,) = sign_flips([np.array([1.0, 2.0, 0.5, 3.0, 1.0])])
-    assert result.p == least_p(5) == 1 / 16
-
-
-def test_interval_of_five_questions_bounds_nothing_at_95_percent():
-    (result,) = sign_flips([drawn(5)])
-    assert math.isnan(result.low)
-    assert math.isnan(result.high)
 
 
 def test_interval_holds_exactly_the_means_that_the_test_does_not_reject():
@@ -187,13 +161,6 @@ def test_interval_is_close_to_students_for_normal_differences(n):
     low, high = stats.t.interval(0.95, n - 1, gaps.mean(), stats.sem(gaps))
     assert result.low == pytest.approx(low, abs=0.15 * (high - low))
     assert result.high == pytest.approx(high, abs=0.15 * (high - low))
-
-
-def test_adjusted_p_of_equal_measures_is_that_of_one_of_them():
-    gaps = drawn(10)
-    alone, *rest = sign_flips([gaps] * 10)
-    assert alone.p_adjusted == alone.p
-    assert {one.p_adjusted for one in rest} == {alone.p}
 
 
 def test_adjusted_p_grows_with_unrelated_measures_and_never_orders_them_otherwise():
@@ -222,8 +189,3 @@ def test_questions_without_a_value_are_left_out_of_their_measure_alone():
     (alone,) = sign_flips([gaps[:3]])
     assert (full.counted, part.counted) == (10, 3)
     assert (part.value, part.p, part.low, part.high) == (alone.value, alone.p, alone.low, alone.high)
-
-
-def test_differences_that_are_all_zero_are_no_difference():
-    (result,) = sign_flips([np.zeros(8)])
-    assert (result.value, result.p, result.low, result.high) == (0, 1, 0, 0)

@@ -1,6 +1,5 @@
 """Answers beside references, answers that are none, and how probable a reference is as an answer."""
 
-import inspect
 import math
 import re
 from pathlib import Path
@@ -44,13 +43,6 @@ def test_normalise(text, expected):
 def test_normalising_twice_changes_nothing(text):
     once = m.normalise(text)
     assert m.normalise(once) == once
-
-
-def test_the_default_language_is_named_and_not_written_out():
-    assert repr(m.ENGLISH) == "ENGLISH"
-    assert len(str(inspect.signature(m.token_f1))) < 200
-    assert repr(GERMAN).startswith("Language(articles=('der', 'die', 'das'), abstentions=")
-    assert "blanks" not in repr(GERMAN)
 
 
 def test_exact_match():
@@ -118,11 +110,6 @@ def test_texts_of_one_key_have_the_same_digits_in_the_same_groups(one, other):
         assert re.findall("[0-9]+", one) == re.findall("[0-9]+", other)
 
 
-@given(st.text())
-def test_every_text_has_a_key(text):
-    assert meaning_key(text) == meaning_key(f" {text}\n")
-
-
 def test_another_language_is_declared():
     assert m.normalise("Die Stadt", GERMAN) == "stadt"
     assert m.normalise("Die Stadt") == "die stadt"
@@ -181,10 +168,6 @@ def test_total_is_the_sum_of_the_probabilities_of_whole_texts():
     assert likelihood_total([HALVES]) == pytest.approx(0.25)
     assert likelihood_total([HALVES, QUARTER]) == pytest.approx(0.5)
     assert likelihood_total([[0.0], [0.0]]) == 1.0
-
-
-def test_mean_logprob_is_the_logarithm_of_the_likelihood():
-    assert math.exp(mean_logprob([HALVES, QUARTER])) == pytest.approx(likelihood([HALVES, QUARTER]))
 
 
 @pytest.mark.parametrize("function", [likelihood, likelihood_total, mean_logprob])

@@ -71,10 +71,6 @@ def test_alpha_and_caps():
     assert m.grade_weights(POOL, alpha=1000)[1:] == pytest.approx([0, 0, 0, 0, 1])
 
 
-def test_a_grade_the_pool_lacks_weighs_nothing():
-    assert m.grade_weights((5, 5, 1))[1:].tolist() == [0, 0, 0, 0, 1]
-
-
 @given(selections(), st.sampled_from([0.0, 0.5, 1.0, 2.0]))
 def test_equals_the_sum_spelt_out(selection, alpha):
     pool, _, chosen, k = selection
@@ -113,18 +109,3 @@ def test_shares_lie_between_0_and_1_and_exclude_each_other(selection):
     assert m.harm(chosen, k, at_most=5) == pytest.approx(len(chosen) / k)
     recall = m.n_recall(pool, chosen, k)
     assert np.isnan(recall) or 0 <= recall <= 1
-
-
-@given(selections())
-def test_weights_are_bounded_by_their_caps(selection):
-    weights = m.grade_weights(selection[0])
-    assert weights[0] == weights[1] == weights[2] == 0
-    assert weights[5] == 1
-    assert 0 <= weights[4] <= 1
-    assert 0 <= weights[3] <= 0.25
-
-
-@given(GRADES, st.integers(1, 8))
-def test_the_best_of_the_pool_is_worth_1(pool, k):
-    ceiling = m.proc(pool, pool, k)
-    assert ceiling == pytest.approx(1) or (np.isnan(ceiling) and max(pool) < 3)

@@ -149,15 +149,6 @@ def test_marginal_coverage_sums_to_coverage(ratings):
     assert np.cumsum(added) == pytest.approx([m.coverage(ratings[: p + 1]) for p in range(len(ratings))])
 
 
-@given(RATINGS, st.randoms())
-def test_coverage_knows_no_order_and_grows_with_passages(ratings, random):
-    shuffled = ratings[random.sample(range(len(ratings)), len(ratings))]
-    assert m.coverage(shuffled) == m.coverage(ratings)
-    assert m.coverage(ratings[:-1]) <= m.coverage(ratings) or len(ratings) == 1
-    assert 0 <= m.coverage(ratings) <= 1
-    assert m.coverage(ratings, eta=5) <= m.coverage(ratings, eta=1)
-
-
 @given(RATINGS)
 def test_the_required_subset_answers_all_that_any_passage_answers(ratings):
     required, partial, redundant = m.required_subset(ratings)

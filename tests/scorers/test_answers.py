@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from support.reader import (
-    FIRM,
     FIRM_QUERY,
     FOUNDER,
     FOUNDER_QUERY,
@@ -19,7 +18,7 @@ from support.reader import (
 
 from ragguard import connect, world
 from ragguard.engines.entailer import Pair
-from ragguard.metrics import Language, is_abstention
+from ragguard.metrics import is_abstention
 from ragguard.records import Failure, Run
 from ragguard.scorers.answers import Answers, verdict_of
 from ragguard.scorers.meanings import Meanings
@@ -65,10 +64,6 @@ async def test_a_right_answer_without_a_relevant_passage_is_right_by_half():
     assert await verdict(run()) == ("correct, unsupported", 0.5)
 
 
-async def test_one_hops_passage_is_support():
-    assert await verdict(run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [NOISE]))) == ("correct", 1.0)
-
-
 async def test_passage_that_the_guard_dropped_supports_nothing():
     guarded = run(step(FOUNDER_QUERY, [NOISE], candidates=[FOUNDER, NOISE]))
     assert await verdict(guarded) == ("correct, unsupported", 0.5)
@@ -77,11 +72,6 @@ async def test_passage_that_the_guard_dropped_supports_nothing():
 @pytest.mark.parametrize("answer", ["NO-RESPONSE", "", "I do not know."])
 async def test_abstaining_is_neither_right_nor_wrong(answer):
     assert await verdict(two_hops(answer=answer)) == ("abstained", 0.0)
-
-
-async def test_the_prompts_own_word_is_an_abstention_in_another_language():
-    results = await answers(two_hops(answer="NO-RESPONSE"), language=Language(articles=("der",)))
-    assert [one.label for one in results if one.name == "answer_correct"] == ["abstained"]
 
 
 async def test_the_response_grade_is_the_judges():
@@ -93,11 +83,6 @@ async def test_without_references_or_answer_nothing_is_said():
     assert await answers(two_hops(references=None)) == []
     assert await answers(two_hops(references=[" "])) == []
     assert await answers(two_hops(answer=None)) == []
-
-
-async def test_long_references_have_a_grade_and_no_verdict():
-    results = await answers(two_hops(references=["It was in the year of the great flood that " * 8]))
-    assert [result.name for result in results] == ["response_grade"]
 
 
 async def test_support_that_cannot_be_judged_is_a_failure():
@@ -162,31 +147,12 @@ def half(kind, held_out):
     return [row for row in ROWS if kind in row and row["held_out"] is held_out]
 
 
-def test_the_list_has_both_kinds_in_both_halves():
-    assert len(ROWS) == 200
-    assert len({(row.get("question"), row["answer"]) for row in ROWS}) == 200
-    for kind in ("abstains", "right"):
-        for held_out in (False, True):
-            assert {row[kind] for row in half(kind, held_out)} == {False, True}
-
-
 @pytest.mark.parametrize(("held_out", "missed", "mistaken"), [(False, 1, 1), (True, 5, 0)])
 def test_abstentions(held_out, missed, mistaken):
     rows = half("abstains", held_out)
     found = {row["answer"]: is_abstention(row["answer"]) for row in rows}
     assert sum(row["abstains"] and not found[row["answer"]] for row in rows) == missed
     assert sum(found[row["answer"]] and not row["abstains"] for row in rows) == mistaken
-
-
-@pytest.mark.parametrize(
-    ("answer", "abstains"),
-    [
-        ("I'm uncertain and don't want to guess", True), ("There is no mention of it", True), ("Unclear", True),
-        ("Not sure, maybe Paris", False),
-    ],
-)  # fmt: skip
-def test_the_named_cases(answer, abstains):
-    assert is_abstention(answer) is abstains
 
 
 async def verdict_of_row(row):

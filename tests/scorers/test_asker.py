@@ -9,13 +9,11 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.base import as_prompt
 from ragguard.engines.entailer import Pair
-from ragguard.engines.requests import apportion
 from ragguard.errors import CapExceeded, EngineProtocolError, EngineUnreachable, PromptTooLong
 from ragguard.records import Score, Usage
 from ragguard.scorers import Belief, Contested
 from ragguard.scorers.answers import Answers
-from ragguard.scorers.asker import Asker, PromptAllowance, tokens_of
-from ragguard.scorers.models import Models
+from ragguard.scorers.asker import Asker, Models, PromptAllowance, tokens_of
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.question import EntailQuestion, LabelQuestion, SampleQuestion
 
@@ -89,12 +87,6 @@ async def test_prompts_of_several_scorers_cost_once_and_add_up():
     assert total.seconds == pytest.approx(expected.seconds)
 
 
-def test_shares_of_a_cost_add_up_to_it():
-    usage = Usage(2, 7, 1000, 13, 0.7, 3)
-    for weights in ([1], [5, 1, 1], [1] * 7, [3, 100, 1, 1]):
-        assert sum(apportion(usage, weights), Usage()) == Usage(2, 7, 1000, 13, pytest.approx(0.7), 3)
-
-
 async def test_one_bad_prompt_spoils_only_itself():
     def fault(call):
         return PromptTooLong("too long", limit=10, tokens=99) if "bad" in call.texts else None
@@ -152,13 +144,6 @@ async def test_over_the_cap_nothing_is_asked():
     assert [call.texts for call in engine.calls] == [["word"]]
 
 
-async def test_passages_that_the_window_cuts_are_not_counted():
-    large = ask_label("word " * 500)
-    ask = asker(ScriptedEngine(), cap=300, window=200)
-    (answers,) = (await ask.attend([put(ask, [large])]))[0]
-    assert answers[0].p
-
-
 async def test_a_scorer_that_waits_for_something_else_holds_nobody_up():
     engine = ScriptedEngine()
     ask = asker(engine)
@@ -202,15 +187,6 @@ async def test_entailment_is_one_call_and_priority_goes_along():
     assert (engine.calls[0].priority, engine.calls[0].deadline) == (3, 5.0)
 
 
-async def test_a_judge_of_its_own_is_asked_apart():
-    engine, judge = ScriptedEngine(model="reader"), ScriptedEngine(model="judge")
-    ask = Asker(Models(engine, judge, TableEntailer()))
-    read = LabelQuestion(as_prompt("read"), LABELS, who="engine")
-    await ask.attend([put(ask, [read, ask_label("judge")])])
-    assert [call.texts for call in engine.calls] == [["read"]]
-    assert [call.texts for call in judge.calls] == [["judge"]]
-
-
 LONG = "After having looked at everything that was retrieved, I can say with some confidence that " * 3
 
 
@@ -250,13 +226,6 @@ async def told_and_asked(the_run, scorers, engine=None, entailer=None):
 async def test_scores_tell_what_was_asked(the_run, scorers):
     told, asked = await told_and_asked(the_run, scorers)
     assert told == asked != Usage()
-
-
-async def test_samples_that_could_not_be_compared_are_counted_by_another_score():
-    the_run = two_hops(references=None, answer="Ada Berg")
-    gone = TableEntailer(fault=EngineUnreachable("gone"))
-    told, asked = await told_and_asked(the_run, ["belief", "utility"], entailer=gone)
-    assert told == asked
 
 
 async def test_a_scorer_of_ones_own_need_not_tell_what_it_asked():

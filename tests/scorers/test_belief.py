@@ -21,7 +21,6 @@ from support.reader import (
 )
 
 from ragguard.errors import EngineUnreachable
-from ragguard.metrics import sample_weights
 from ragguard.records import Score
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.pipeline import ScoringPipeline
@@ -48,16 +47,6 @@ async def test_useless_steps_change_nothing_and_marginals_sum_to_the_total():
     assert sum(marginal) == pytest.approx(values(results, "delta_seper_total")[0])
 
 
-async def test_a_step_that_brings_nothing_new_is_not_asked_about_again():
-    engine = reader()
-    results = await beliefs(run(step(FIRM_QUERY, [FIRM]), step(FIRM_QUERY, [FIRM])), engine=engine)
-    assert values(results, "delta_seper")[1] == 0
-    again = [score for score in results if score.name == "delta_seper"][1]
-    assert again.stderr == 0
-    assert "not there before" in again.explanation
-    assert [len(call.prompts) for call in engine.calls] == [2]
-
-
 async def test_parallel_hops_get_the_mean_over_both_orders():
     results = await beliefs(run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [FOUNDER]), turns=[0, 0]))
     firm = ((soft(2) - soft(0)) + (soft(10) - soft(6))) / 2
@@ -74,13 +63,6 @@ async def test_many_parallel_hops_go_in_call_order_and_say_so():
     results = await beliefs(run(*hops, turns=[0] * 4))
     assert values(results, "delta_seper") == pytest.approx([soft(2) - soft(0), soft(10) - soft(2), 0, 0])
     assert {score.metadata["order"] for score in results if score.name == "delta_seper"} == {"tool calls"}
-
-
-async def test_steps_that_nobody_numbered_came_one_after_another():
-    the_run = two_hops()
-    for one in the_run.steps:
-        one.index = one.turn = 0
-    assert values(await beliefs(the_run), "delta_seper") == values(await beliefs(two_hops()), "delta_seper")
 
 
 async def test_passage_that_the_guard_dropped_was_not_read():
@@ -126,13 +108,6 @@ async def test_without_a_reference_no_context_is_asked_about_that_no_score_is_ab
     assert [line.prompts for line in plan.lines if line.verb == "sample"] == [3]
 
 
-async def test_a_run_that_only_a_guard_emptied_asks_nothing_without_a_reference():
-    engine = reader()
-    the_run = run(step(FIRM_QUERY, [], candidates=[FIRM]), references=None, answer=None)
-    assert await beliefs(the_run, engine=engine) == []
-    assert engine.calls == []
-
-
 async def test_a_long_answer_is_shortened_first_and_that_is_recorded():
     long = (
         "After having looked at everything that was retrieved, I can say with some confidence that " * 3
@@ -162,16 +137,6 @@ async def test_any_of_several_references_will_do():
     assert values(results, "seper")[1] == pytest.approx(0.9), (
         "an alias entails the reference, in nine of ten parts"
     )
-
-
-async def test_likelier_answers_weigh_more():
-    engine = reader()
-    results = await beliefs(two_hops(), scorer=Belief(), engine=engine)
-    (call,) = engine.calls
-    drawn = await reader().sample([call.prompts[1]], n=10, seed=call.seed)
-    weights = sample_weights([sample.logprobs for sample in drawn[0]])
-    right = sum(w for w, sample in zip(weights, drawn[0], strict=True) if "Ada" in sample.text)
-    assert values(results, "seper_hard")[0] == pytest.approx(right, abs=1e-6)
 
 
 async def test_without_log_probabilities_answers_are_counted():
@@ -226,12 +191,6 @@ async def test_steps_over_the_cap_are_failures_with_that_reason():
     assert only(results, "delta_seper_total").metadata["steps_not_scored"] == 1
 
 
-async def test_a_run_without_steps_asks_nothing():
-    engine = reader()
-    assert await beliefs(run(), engine=engine) == []
-    assert engine.calls == []
-
-
 async def test_a_step_that_retrieved_nothing_leaves_belief_as_it_was_and_asks_nothing():
     one, both = step(FOUNDER_QUERY, [FOUNDER]), step(FIRM_QUERY, [])
     engine, alone = reader(), reader()
@@ -245,14 +204,6 @@ async def test_a_step_that_retrieved_nothing_leaves_belief_as_it_was_and_asks_no
         _, nothing = [found for found in results if getattr(found, "name", "") == name]
         assert (nothing.step_id, nothing.value, nothing.stderr) == (both.id, 0.0, 0.0), name
     assert values(results, "delta_seper_total") == values(before, "delta_seper_total")
-
-
-async def test_a_run_that_found_nothing_has_the_belief_without_passages():
-    engine = reader()
-    results = await beliefs(run(step("?", [])), engine=engine)
-    assert len([prompt for call in engine.calls if call.verb == "sample" for prompt in call.prompts]) == 1
-    assert only(results, "seper").value == only(results, "seper_closed_book").value
-    assert (only(results, "delta_seper").value, only(results, "delta_seper_total").value) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("status", ["error", "open", "cancelled"])
@@ -272,11 +223,6 @@ async def test_an_entailer_that_is_gone_is_a_failure_worth_repeating():
     failures = [result for result in results if not isinstance(result, Score)]
     assert failures
     assert all(failure.error == "EngineUnreachable" and failure.will_retry for failure in failures)
-
-
-async def test_an_entailer_whose_words_are_no_labels_is_a_failure():
-    results = await beliefs(two_hops(), entailer=TableEntailer(mass=0.1))
-    assert {failure.error for failure in results if not isinstance(failure, Score)} == {"LowLabelMass"}
 
 
 class Cutting(TableEntailer):

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 from support.beliefs import only, values
 from support.likely_engine import LikelyEngine
-from support.reader import reader
 
 from ragguard import connect, world
 from ragguard.engines.base import Sample
 from ragguard.engines.prompts import load_prompts
-from ragguard.errors import InvalidInput
-from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
+from ragguard.records import Passage, RetrievalStep, Run, Score
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.estimates import Estimator
 from ragguard.scorers.meanings import Meanings
@@ -131,34 +129,12 @@ async def test_differences_of_the_steps_sum_to_that_of_the_run():
     assert {score.reference_source for score in results if isinstance(score, Score)} == {"gold"}
 
 
-async def test_without_references_it_is_support_for_the_runs_own_answer():
-    results = await scored(two_hops(answer=CASE.answer))
-    assert {(score.reference_source, score.label) for score in results} == {("answer", "support")}
-
-
 async def test_several_references_cost_one_prompt_each_and_the_best_counts():
     one = await scored(two_hops(CASE.references[:1]))
     both = await scored(two_hops([*CASE.references[:1], "East Dundale Lemon"]))
     assert values(both, "likelihood") == values(one, "likelihood")
     asked = [sum(score.usage.prompts for score in results) for results in (one, both)]
     assert asked[1] == 2 * asked[0]
-
-
-async def test_an_engine_that_cannot_tell_gives_one_failure_a_step_with_the_way_out():
-    results = await scored(
-        Run(
-            id="r", question="Who?", references=["Ada"], answer="Ada",
-            steps=[RetrievalStep(id="s", run_id="r", query="Who?", passages=[Passage("Ada did.")])],
-        ),
-        reader(),
-    )  # fmt: skip
-    assert results
-    assert all(isinstance(result, Failure) for result in results)
-    assert all("smol, hf:MODEL, or a vLLM server" in result.message for result in results)
-
-
-async def test_an_abstention_has_no_likelihood():
-    assert await scored(two_hops(answer="NO-RESPONSE")) == []
 
 
 async def test_a_new_setting_at_its_default_leaves_the_identity_of_scores_as_it_was():
@@ -169,11 +145,6 @@ async def test_a_new_setting_at_its_default_leaves_the_identity_of_scores_as_it_
         versions[by] = {score.version for score in results if isinstance(score, Score)}
     assert len(versions["samples"]) == len(versions["likelihood"]) == 1
     assert versions["samples"] != versions["likelihood"]
-
-
-def test_another_way_to_measure_belief_is_refused():
-    with pytest.raises(InvalidInput, match="'samples' or 'likelihood'"):
-        Belief(by="magic")
 
 
 async def test_auto_draws_where_the_reference_is_not_nearly_certain_and_more_where_they_are_mixed():

@@ -8,7 +8,7 @@ import pytest
 from ragguard import RagGuard, world
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score
 from ragguard.scorers.explanation import explain
-from ragguard.scorers.run_facts import BeliefGain, findable, mentions, names_in
+from ragguard.scorers.run_facts import findable, mentions, names_in
 
 QUESTION = "Where was the founder of Zantek Foods born?"
 FOUNDER = Passage("Ada Berg founded Zantek Foods.")
@@ -224,14 +224,6 @@ def test_many_places_long_answers_and_control_characters_are_cut():
     run.answer = "a " + "word " * 500
     said = "Judged right: the reference “East Dundale” is in passages 1.1, 1.2, 1.3 and 15 more."
     assert explain(run, scores_of(run, "correct")).sentences[0] == said
-
-
-def test_a_difference_counts_from_two_standard_errors_on():
-    counted = [BeliefGain(0.2, 0.1), BeliefGain(-0.21, 0.1), BeliefGain(0.01, None), BeliefGain(0.01, 0.0)]
-    assert all(one.significant for one in counted)
-    assert not any(
-        one.significant for one in (BeliefGain(0.19, 0.1), BeliefGain(0.0, 0.0), BeliefGain(-0.004, None))
-    )
 
 
 def runs_with_known_causes(case, elsewhere):

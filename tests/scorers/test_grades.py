@@ -28,13 +28,6 @@ async def test_every_passage_is_graded_for_its_own_steps_query():
     assert results[0].expectation == pytest.approx(0.8 * 5 + 0.05 * (1 + 2 + 3 + 4))
 
 
-async def test_without_a_choice_nothing_is_said_of_choosing():
-    results = await grades(run(step(FIRM_QUERY, [FIRM, NEAR])))
-    assert names(results) == {"grade", "precision_at_grade", "harm", "harm_1", "t", "t_u"}
-    assert value(results, "harm") == 0.5
-    assert value(results, "t") == metrics.t(1, 2, 0.5)
-
-
 async def test_beside_its_own_candidates_alone_a_selection_has_an_efficiency_and_no_proc():
     results = await grades(run(step(FIRM_QUERY, [NEAR], candidates=[FIRM, NEAR, NOISE])))
     assert {"proc", "pct_proc"}.isdisjoint(names(results))
@@ -54,12 +47,6 @@ async def test_a_step_has_f_recall_and_grade_5_alone_where_the_grades_of_the_res
     assert value(results, "harm_1", "candidates") == pytest.approx(1 / 3)
     missed = await grades(run(step(FIRM_QUERY, [NEAR], candidates=[FIRM, NEAR, NOISE])))
     assert value(missed, "f") == value(missed, "f_e") == value(missed, "recall") == 0
-
-
-async def test_without_the_top_2k_there_is_no_estimate_of_f():
-    results = await grades(run(step(FIRM_QUERY, [FIRM, NEAR], candidates=[FIRM, NEAR, NOISE])))
-    assert "f" in names(results)
-    assert "f_e" not in names(results)
 
 
 async def test_steps_with_the_same_query_share_a_pool():

@@ -10,7 +10,6 @@ from support.reader import FALSE, FIRM, FIRM_QUERY, FOUNDER, FOUNDER_QUERY, NEAR
 
 from ragguard.engines.connect import connect
 from ragguard.records import Score
-from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.pipeline import USUAL, ScoringPipeline
 
 
@@ -117,8 +116,3 @@ async def test_a_scorer_of_the_users_waits_for_the_end_unless_it_says_otherwise(
     assert [one.scorer for one in await mine.results_so_far(until(whole(), 2))] == ["live steps"]
     assert {one.scorer for one in await mine.results(whole())} == {"steps", "live steps"}
     assert [one.name for one in mine.live_scorers("at once")] == []
-
-
-async def test_scorers_can_be_chosen_that_the_pipeline_does_not_have():
-    found = await pipeline(reader(), scorers=["utility"]).results_so_far(until(whole(), 1), [Coverage()])
-    assert {one.scorer for one in found} == {"coverage"}

@@ -52,14 +52,6 @@ async def test_clustering_ends_for_any_threshold_and_an_answer_means_itself(tau)
     assert await Meanings("q", Ask(same=[("a", "b")]), tau=tau).cluster([["a", "b", "a"]]) == [[0, 1, 0]]
 
 
-@pytest.mark.parametrize(("one", "other"), OTHER_NUMBERS)
-async def test_answers_that_differ_by_a_point_a_sign_or_a_symbol_are_compared(one, other):
-    ask = Ask()
-    meanings = Meanings("q", ask)
-    assert await meanings.cluster([[meanings.words(one), meanings.words(other)]]) == [[0, 1]]
-    assert ask.pairs == [(one, other)]
-
-
 async def test_each_pair_is_compared_once_only_with_the_first_of_a_meaning_and_back_only_where_it_follows():
     ask = Ask(same=[("a1", "a2"), ("a1", "a3"), ("b1", "b2")])
     meanings = Meanings("q", ask)
@@ -77,13 +69,6 @@ async def test_an_answer_that_follows_from_another_without_the_way_back_means_so
     p = {("Oslo, Norway", "Oslo"): (0.9, 0.1, 0.0), ("Oslo", "Oslo, Norway"): (0.2, 0.8, 0.0)}
     assert await Meanings("q", Ask(p=p)).cluster([["Oslo, Norway", "Oslo"]]) == [[0, 1]]
     assert await Meanings("q", Ask(p=p)).cluster([["Oslo", "Oslo, Norway"]]) == [[0, 1]]
-
-
-async def test_comparisons_that_are_wanted_anyway_go_with_the_first_round():
-    ask = Ask()
-    meanings = Meanings("q", ask)
-    await meanings.cluster([["a", "b"]], also=[("a", "r"), ("b", "r")])
-    assert set(ask.rounds[0]) == {("a", "r"), ("b", "r"), ("a", "b")}
 
 
 @settings(deadline=None)

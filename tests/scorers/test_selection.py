@@ -57,14 +57,6 @@ async def test_a_step_that_gives_all_it_found_has_no_price_and_asks_nothing_more
     assert engine.calls == without.calls
 
 
-async def test_selection_can_be_switched_off():
-    changed = run(step(FIRM_QUERY, [FIRM], candidates=[FIRM, NEAR]))
-    results = await beliefs(changed, scorer=Belief(weights="count", selection=False))
-    assert values(results, "delta_seper_selection") == []
-    nothing = run(step(FIRM_QUERY, [], candidates=[FIRM, NEAR]))
-    assert await beliefs(nothing, scorer=Belief(weights="count", selection=False)) == []
-
-
 async def test_parallel_steps_count_as_before_beside_one_that_was_emptied():
     steps = [
         step(FIRM_QUERY, [FIRM]),

@@ -20,7 +20,6 @@ from support.reader import (
 )
 from support.scripted_engine import ScriptedEngine
 
-from ragguard import connect
 from ragguard.engines.base import LabelProbs
 from ragguard.metrics import udcg, udcg_of_parts
 from ragguard.records import Failure, Passage, RetrievalStep, Run
@@ -52,14 +51,6 @@ async def test_a_passage_is_judged_for_its_own_steps_query():
     assert [score.metadata["k"] for score in named(results, "udcg")] == [2, 2]
 
 
-async def test_only_what_is_not_relevant_distracts():
-    results = await utility(two_hops())
-    assert [(score.position, round(score.value, 6)) for score in named(results, "distracting_effect")] == [
-        (2, 0.4),
-        (1, 0.05),
-    ]
-
-
 async def test_soft_utility_keeps_gain_and_harm_apart():
     results = await utility(two_hops(), scorer=Utility(soft=True))
     assert values(results, "utility")[0] == 0.8 * 0.9
@@ -88,13 +79,6 @@ async def test_before_and_after_the_guard_are_two_scores():
     assert before.key != after.key
     assert [score.position for score in named(results, "utility")] == [1, 2, 3]
     assert values(results, "udcg_context") == [udcg([0.95])]
-
-
-async def test_a_reranker_is_a_change_too_and_nothing_is_said_twice_without_one():
-    assert named(
-        await utility(run(step(FIRM_QUERY, [NEAR, FIRM], candidates=[FIRM, NEAR]))), "udcg", "candidates"
-    )
-    assert not named(await utility(two_hops()), "udcg", "candidates")
 
 
 async def test_a_passage_that_a_compressor_rewrote_stands_behind_the_candidates():
@@ -172,12 +156,6 @@ async def test_a_judge_of_its_own_is_named():
     assert {score.metadata["judge"] for score in named(results, "utility")} == {"strict/first_token"}
 
 
-async def test_a_step_without_a_query_stands_for_the_question():
-    the_run = run(step("", [FOUNDER]))
-    (relevant,) = named(await utility(the_run), "p_relevant")
-    assert relevant.value == pytest.approx(0.9)
-
-
 async def test_learned_udcg_is_given_to_lists_with_as_many_places_as_the_weights():
     theta = {"k": 2, "ablation": None, "alpha": [2.0, 1.0], "beta": [1.0, 0.5]}
     results = await utility(two_hops(), scorer=Utility(theta=theta))
@@ -227,21 +205,7 @@ async def test_one_prompt_for_each_passage_and_one_for_each_query():
     assert sum(score.usage.prompts for score in results) == 4
 
 
-async def test_the_query_of_the_step_counts_and_not_the_runs_question():
-    engine = LikelyEngine(likely=lambda prompt, text: -1.0 if text == "ferry" else -9.0)
-    assert {score.value for score in await scored(a_run(a_step("ferry")), engine)} == {0.0}
-    texts = {prompt.text for call in engine.calls for prompt in call.prompts}
-    assert texts <= {"ferry", ""}
-
-
 async def test_engine_that_cannot_tell_gives_a_failure_with_the_way_out():
     (failure,) = await scored(engine=ScriptedEngine())
     assert isinstance(failure, Failure)
     assert "smol, hf:MODEL, or a vLLM server" in failure.message
-
-
-async def test_prompts_that_do_not_ask_for_a_query_are_named():
-    (failure,) = await scored(engine=connect("nano"))
-    assert isinstance(failure, Failure)
-    assert "task of prompt set nano" in failure.message
-    assert "query" in failure.message

@@ -23,8 +23,8 @@ from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong, 
 from ragguard.metrics import arrays
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.answers import query_gain
+from ragguard.scorers.asker import Models
 from ragguard.scorers.exam.record import NEEDED, ExamRecord
-from ragguard.scorers.models import Models
 from ragguard.scorers.probes import abstention, belief, grade, likelihood, query_likelihood, relevance
 from ragguard.scorers.question import EntailQuestion, Question, SampleQuestion
 from ragguard.text.language import normalise
