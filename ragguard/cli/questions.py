@@ -54,9 +54,8 @@ def run(
     field `sub_questions` of a run file. Exit code 0: written. 1: written, but some reports gave none. 2: none written.
     """
     if not out.name.endswith((".jsonl", ".jsonl.gz")):  # before the model is asked
-        raise InvalidInput(
-            "--out", str(out), "a name that ends in .jsonl or .jsonl.gz, as runs name the file"
-        )
+        allowed = "a name that ends in .jsonl or .jsonl.gz, as runs name the file"
+        raise InvalidInput("--out", str(out), allowed)
     output_path("--out", out)
     given = list(read_reports(reports))
     made, problems = asyncio.run(_made(given, engine, prompts))
@@ -65,16 +64,42 @@ def run(
     if not made:
         raise InvalidInput(str(reports), f"{len(given)} reports", "at least one that gives sub-questions")
     write_runs(made, out)
-    asked, passages = (
-        sum(len(one.sub_questions or ()) for one in made),
-        sum(len(one.pool or ()) for one in made),
-    )
+    asked = sum(len(one.sub_questions or ()) for one in made)
+    passages = sum(len(one.pool or ()) for one in made)
     say(
         f"{asked} sub-questions and {passages} passages of {len(made)} reports written to {out}: "
         f"rg.run(question, sub_questions={str(out)!r})"
     )
     if problems:
         raise typer.Exit(1)
+
+
+LONGEST = 1024
+"""The most words of a piece of a document that is rewritten at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceReport:
+    """An ideal answer to a question, with the documents that it was written from."""
+
+    question: str
+    report: str
+    documents: tuple[str, ...] = ()
+    """Empty: the paragraphs of the report are its passages, as they stand."""
+
+
+def read_reports(path: Path) -> Iterator[ReferenceReport]:
+    """Yields the reports of a file of JSON lines: `question`, `report`, and `documents` where there are any."""
+    for fields in json_lines(path):
+        one = ReferenceReport(fields.text("question"), fields.text("report"), fields.texts("documents"))
+        for name, texts in (
+            ("question", [one.question]),
+            ("report", [one.report]),
+            ("documents", one.documents),
+        ):
+            if not all(map(str.strip, texts)):
+                raise fields.wrong(name, list(texts), "no empty text")
+        yield one
 
 
 async def _made(
@@ -93,75 +118,46 @@ async def _made(
     return made, problems
 
 
-LONGEST = 1024
-"""The most words of a piece of a document that is rewritten at once."""
-_PARAGRAPH = re.compile(r"\n\s*\n")
-
-
-@dataclass(frozen=True, slots=True)
-class ReferenceReport:
-    """An ideal answer to a question, with the documents that it was written from."""
-
-    question: str
-    report: str
-    documents: tuple[str, ...] = ()
-    """Empty: the paragraphs of the report are its passages, as they stand."""
-
-
-def read_reports(path: Path) -> Iterator[ReferenceReport]:
-    """Yields the reports of a file of JSON lines: `question`, `report`, and `documents` where there are any."""
-    for fields in json_lines(path):
-        if unknown := fields.data.keys() - {"question", "report", "documents"}:
-            raise fields.wrong(min(unknown), fields.data[min(unknown)], "no field of that name")
-        one = ReferenceReport(fields.text("question"), fields.text("report"), fields.texts("documents"))
-        for name, text in (("question", one.question), ("report", one.report)):
-            if not text.strip():
-                raise fields.wrong(name, text, "a text that is not empty")
-        yield one
-
-
 async def questions_of(report: ReferenceReport, judge: Engine, prompts: PromptSet, seed: int = 0) -> Run:
     """Returns a run with the report's question, the sub-questions that its passages answer, and the passages.
 
     Raises ScoringError where no passage answers any of them.
     """
-    ask = Asker(Models(judge, judge))
+    asker = Asker(Models(judge, judge))
+    (run,) = await asker.together([_run_of(report, asker, prompts, seed)])
+    return run
 
+
+async def _run_of(report: ReferenceReport, ask: Asker, prompts: PromptSet, seed: int) -> Run:
     def question(task: Task, **fields: Any) -> SampleQuestion:
         most = prompts.template(task).max_tokens
         return SampleQuestion(prompts.render(task, **fields), 1, most, 0.0, seed=seed, who="judge")
 
-    async def made() -> Run:
-        first, *rest = await ask([
-            question("report_questions", question=report.question, report=report.report, cuttable=("report",)),
-            *(question("self_contained", document=piece) for one in report.documents for piece in _pieces(one)),
-        ])  # fmt: skip
-        asked = read_sub_questions(answered(first))
-        written = [text for answer in rest for text in read_lines(answered(answer))]
-        passages = list(dict.fromkeys(written or _PARAGRAPH.split(report.report.strip())))
-        ratings = Ratings(tuple(asked))
-        await ratings.learn(passages, prompts, ask)
-        table = ratings.table(passages)
-        kept = table.max(axis=0) >= ANSWERS
-        if not kept.any():
-            raise ScoringError(
-                f"no passage answers any of the {len(asked)} sub-questions that the judge wrote for "
-                f"{report.question!r}: give the documents that the report was written from, or another judge"
-            )
-        grades = table[:, kept].max(axis=1).clip(1)
-        return Run(
-            question=report.question, references=[report.report],
-            sub_questions=[text for text, keep in zip(asked, kept, strict=True) if keep],
-            pool=[Passage(text, grade=int(grade)) for text, grade in zip(passages, grades, strict=True)],
-        )  # fmt: skip
-
-    (run,) = await ask.together([made()])
-    return run
+    first, *rest = await ask([
+        question("report_questions", question=report.question, report=report.report, cuttable=("report",)),
+        *(question("self_contained", document=piece) for one in report.documents for piece in _pieces(one)),
+    ])  # fmt: skip
+    asked = read_sub_questions(answered(first))
+    written = [text for answer in rest for text in read_lines(answered(answer))]
+    passages = list(dict.fromkeys(written or re.split(r"\n\s*\n", report.report.strip())))
+    ratings = Ratings(tuple(asked))
+    await ratings.learn(passages, prompts, ask)
+    table = ratings.table(passages)
+    kept = table.max(axis=0) >= ANSWERS
+    if not kept.any():
+        raise ScoringError(
+            f"no passage answers any of the {len(asked)} sub-questions that the judge wrote for "
+            f"{report.question!r}: give the documents that the report was written from, or another judge"
+        )
+    grades = table[:, kept].max(axis=1).clip(1)
+    return Run(
+        question=report.question, references=[report.report],
+        sub_questions=[text for text, keep in zip(asked, kept, strict=True) if keep],
+        pool=[Passage(text, grade=int(grade)) for text, grade in zip(passages, grades, strict=True)],
+    )  # fmt: skip
 
 
-def _pieces(document: str) -> Sequence[str]:
+def _pieces(document: str) -> list[str]:
     """Returns a document in pieces of at most `LONGEST` words, none of which ends inside a word."""
-    if not document.strip():
-        raise InvalidInput("documents", document, "texts that are not empty")
     words = re.findall(r"\S+\s*", document)
     return ["".join(words[at : at + LONGEST]).strip() for at in range(0, len(words), LONGEST)]

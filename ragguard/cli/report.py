@@ -26,7 +26,6 @@ from ragguard.analysis.wording import (
 )
 from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_results, show_table
 from ragguard.errors import InvalidInput
-from ragguard.records import ScoredRun
 from ragguard.runtime.arguments import output_path
 from ragguard.scorers.exam.record import remarks_on
 from ragguard.scorers.run_facts import BeliefGain
@@ -78,35 +77,40 @@ def run(
         output_path("--html", html)
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     source = open_source(data)
-    found = None
-    if labels is not None:
-        found = corrected(source.scored_runs(), read_label_file(labels, models=True), data)
     if html is not None:
         title = f"ragguard: {Path(data).name}"
         count = write_html(source.overviews(MISLEADS), html, title, lambda: source.remarks)
         say(f"{_runs(count)} written to {html}; open it in a browser")
     elif run_id:
-        scored = _meant(source, run_id)
-        if as_json:
-            (line,) = (_as_data(one) for one in source.overviews(MISLEADS) if one.row["id"] == scored.run.id)
-            results = {
-                name: [asdict(one) for one in getattr(scored, name)] for name in ("scores", "failures")
-            }
-            typer.echo(json.dumps(line | results, indent=2, default=str))
-        else:
-            screen().print(hop_table(scored.run, scored.scores, scored.failures))
-    elif as_json:
-        lines = list(map(_as_data, source.overviews(MISLEADS)))
-        shown: object = (sorted(lines, key=_ORDERS[sort][1]) if sort is not None else lines)[:most]
-        if found is not None:
-            shown = {"runs": shown, "corrected": found.as_dict()}
-        typer.echo(json.dumps(shown, indent=2, default=str))
+        _show_run(source, run_id, as_json=as_json)
     else:
-        _show_runs(source.overviews(MISLEADS, texts=False), sort or "harm", most or _MOST)
-        if found is not None:
-            show_results([found.table()])
+        found = None
+        if labels is not None:
+            found = corrected(source.scored_runs(), read_label_file(labels, models=True), data)
+        if as_json:
+            lines = list(map(_as_data, source.overviews(MISLEADS)))
+            shown: object = (sorted(lines, key=_ORDERS[sort][1]) if sort is not None else lines)[:most]
+            shown = {"runs": shown, "corrected": found.as_dict()} if found else shown
+            typer.echo(json.dumps(shown, indent=2, default=str))
+        else:
+            _show_runs(source.overviews(MISLEADS, texts=False), sort or "harm", most or _MOST)
+            if found is not None:
+                show_results([found.table()])
     for remark in source.remarks:
         say(f"{remark}.", error=as_json)
+
+
+def _show_run(source: ScoredSource, wanted: str, *, as_json: bool) -> None:
+    """Prints the run that is meant by a part of its id, or by the id that the application gave it."""
+    scored = source.scored_run(wanted) or source.scored_run(run_of_part(wanted, source.run_ids()))
+    if scored is None:  # removed since its id was read
+        raise InvalidInput("--run", wanted, "the id of a run that is there")
+    if not as_json:
+        screen().print(hop_table(scored.run, scored.scores, scored.failures))
+        return
+    (line,) = (_as_data(one) for one in source.overviews(MISLEADS) if one.row["id"] == scored.run.id)
+    results = {name: [asdict(one) for one in getattr(scored, name)] for name in ("scores", "failures")}
+    typer.echo(json.dumps(line | results, indent=2, default=str))
 
 
 def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
@@ -164,14 +168,6 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
     console.print(
         "One run with its hops: --run ID (any part that no other run has). A page: --html report.html"
     )
-
-
-def _meant(source: ScoredSource, wanted: str) -> ScoredRun:
-    """Returns the run that is meant by a part of its id, or by the id that the application gave it."""
-    found = source.scored_run(wanted) or source.scored_run(run_of_part(wanted, source.run_ids()))
-    if found is None:  # removed since its id was read
-        raise InvalidInput("--run", wanted, "the id of a run that is there")
-    return found
 
 
 def _as_data(overview: Overview) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ragguard.metrics.arrays import Floats
 from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
 from ragguard.runtime.limiter import bounded
-from ragguard.scorers.answers import Verdict as Verdict
+from ragguard.scorers.answers import Verdict
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import Scorer
@@ -96,15 +96,13 @@ class Scored:
 def run_of(context: Context) -> Run:
     """Returns the context as a run with one retrieval, whose query is the question; with none where there was none."""
     passages = list(context.passages)
+    step = RetrievalStep(
+        id=f"{context.id}#1", run_id=context.id, query=context.question, passages=passages,
+        candidates=list(passages), k=context.k,
+    )  # fmt: skip
     return Run(
-        id=context.id,
-        question=context.question,
-        references=list(context.references) or None,
-        answer=context.answer,
-        steps=[RetrievalStep(
-            id=f"{context.id}#1", run_id=context.id, query=context.question,
-            passages=passages, candidates=list(passages), k=context.k,
-        )] if passages or context.found_nothing else [],
+        id=context.id, question=context.question, references=list(context.references) or None,
+        answer=context.answer, steps=[step] if passages or context.found_nothing else [],
         sub_questions=list(context.sub_questions) or None,
     )  # fmt: skip
 
@@ -135,10 +133,7 @@ def rank_measures(
 
 
 def rank_values(context: Context) -> dict[str, float]:
-    """Returns the rank measures of a context; none where the relevance of its passages is not known.
-
-    They are 0 where nothing was retrieved.
-    """
+    """Returns the rank measures of a context; none where the relevance of its passages is not known."""
     if context.relevance is None:
         return {}
     found = rank_measures(context.relevance, context.ideal, context.k)
@@ -172,12 +167,11 @@ async def score_contexts(
     )
 
     async def one(at: int) -> tuple[int, Scored]:
-        run = run_of(contexts[at])
+        context, run = contexts[at], run_of(contexts[at])
         scored = await evaluate(run, pipeline.results(run))
-        own = {score.name: score.value for score in scored.scores if score.level != "passage"}
-        return at, Scored(
-            contexts[at], own | rank_values(contexts[at]), tuple(scored.scores), tuple(scored.failures)
-        )
+        values = {score.name: score.value for score in scored.scores if score.level != "passage"}
+        values |= rank_values(context)
+        return at, Scored(context, values, tuple(scored.scores), tuple(scored.failures))
 
     done: dict[int, Scored] = {}
     progress("scoring", 0, len(contexts))

@@ -72,8 +72,7 @@ def read_pairs(data: str) -> list[LabelledPair]:
         ]
     found = []
     for fields in json_lines(Path(data)):
-        relation = fields.text("relation")
-        if relation not in RELATIONS:
+        if (relation := fields.text("relation")) not in RELATIONS:
             raise fields.wrong("relation", relation, f"one of {', '.join(RELATIONS)}")
         pair = Pair(fields.text("question", default=""), fields.text("premise"), fields.text("hypothesis"))
         found.append(LabelledPair(pair, relation))
@@ -131,9 +130,9 @@ async def compare_entailers(
         (one, *(correlate(entailed[one], entailed[other], "pearson", draws=2).value for other in entailed))
         for one in entailed
     )
+    title, other = "Entailers on pairs whose relation is known", "Entailers beside one another"
+    of_alike = f"{other}: Pearson of the probability of entailment"
     return [
-        Table("entailers", "Entailers on pairs whose relation is known", columns, tuple(rows),
-              source="SePer, table 9", notes=notes),
-        Table("entailers-alike", "Entailers beside one another: Pearson of the probability of entailment",
-              ("", *entailed), alike, source="SePer, figure 7"),
-    ], failed  # fmt: skip
+        Table("entailers", title, columns, tuple(rows), source="SePer, table 9", notes=notes),
+        Table("entailers-alike", of_alike, ("", *entailed), alike, source="SePer, figure 7"),
+    ], failed
