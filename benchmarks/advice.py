@@ -13,7 +13,7 @@ corpus. The judge is nano, or nano with noise (`studies.weak_judges`); the reade
 Two ways to follow advice, both by `LoopAdviser`:
 - an agent (`AdviceMiddleware`, `AdvisedFunctionAgent`) also stops by itself, once its model has an answer. It is
   calibrated on runs that end at its own stop.
-- a graph or workflow of one's own (`LoopAdviser`, `advise_step`) stops when advised, and its model answers then, or
+- a graph or workflow of one's own (`LoopAdviser`) stops when advised, and its model answers then, or
   says that it cannot.
 
 Beside them: fixed numbers of searches, and the agent without advice.

@@ -50,7 +50,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
         """,
         "ragguard_ray": "RayActors",
     },
-    "Advice": {"ragguard.advice": "Adviser.calibrate Adviser.use KnownOutcome"},
+    "Advice": {"ragguard.advice": "Adviser.calibrate Adviser.use KnownOutcome LoopAdviser"},
     "Sinks": {"ragguard.telemetry": "OtelSink PhoenixSink JsonlSink"},
     "LangChain": {
         "ragguard_langchain": """
@@ -60,7 +60,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     },
     "LlamaIndex": {
         "ragguard_haystack": "instrument DocumentGuard",
-        "ragguard_llamaindex": "instrument DistractorPostprocessor GuardedRetriever AdvisedFunctionAgent advise_step",
+        "ragguard_llamaindex": "instrument DistractorPostprocessor GuardedRetriever AdvisedFunctionAgent",
     },
     "Capture in plain code": {
         "ragguard": "retrieved retrieval paused print_hops splitters.separated_by",

@@ -19,7 +19,7 @@ PUBLIC = {
         Score ScoredRun Scorer Sink __version__ connect current_run errors load_prompts metrics paused print_hops
         read_lines read_runs read_scored retrieval retrieved splitters traces world write_runs write_scores
     """,
-    "ragguard.advice": "Advice AdviceCalibration Adviser KnownOutcome",
+    "ragguard.advice": "Advice AdviceCalibration Adviser KnownOutcome LoopAdviser",
     "ragguard.engines": """
         Account Budget Cache ClassifyEntailer Coalesce Continuation Continuations CrossEncoder
         Engine EngineEntailer EngineInfo Entailer
@@ -44,7 +44,7 @@ PUBLIC = {
     """,
     "ragguard_haystack": "DocumentGuard instrument uninstrument",
     "ragguard_llamaindex": """
-        AdvisedFunctionAgent DistractorPostprocessor GuardedRetriever advise_step instrument uninstrument
+        AdvisedFunctionAgent DistractorPostprocessor GuardedRetriever instrument uninstrument
     """,
     "ragguard_ray": "RayActors",
 }

@@ -1,4 +1,4 @@
-"""Advice in LlamaIndex: an agent that answers once what it has found suffices, and the same for a workflow's step."""
+"""Advice in LlamaIndex: an agent that answers once what it has found suffices."""
 
 from __future__ import annotations
 
@@ -18,25 +18,21 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.memory import BaseMemory
 from llama_index.core.tools import AsyncBaseTool
-from llama_index.core.workflow import Context
 from pydantic import ConfigDict, PrivateAttr
 
 from ragguard.advice.loop import (
     MAX_HOPS,
     MAX_REPHRASES,
-    HopAdvice,
     LoopAdviser,
     note_calls_left_out,
     note_empty_answer,
     note_unknown_tools,
     search_tools_of,
 )
-from ragguard.capture.anywhere import current_run
 from ragguard.capture.open_runs import BUDGET_MS
 
 HANDOFF = "handoff"
 """The name of LlamaIndex's tool with which an agent hands over to another one; it never searches."""
-_HOPS = "ragguard_hops"
 
 
 class AdvisedFunctionAgent(FunctionAgent):
@@ -130,35 +126,6 @@ class AdvisedFunctionAgent(FunctionAgent):
         await ctx.store.set(self.scratchpad_key, [*made[:-1], answer])
         stay = [call for call in output.tool_calls if call.tool_id not in gone]
         return output.model_copy(update={"response": answer, "tool_calls": stay})
-
-
-async def advise_step(
-    ctx: Context,
-    *,
-    max_hops: int = MAX_HOPS,
-    max_rephrases: int = MAX_REPHRASES,
-    budget_ms: float = BUDGET_MS,
-) -> HopAdvice:
-    """Asks for advice in a step of a workflow that has just searched: `enough` says whether it answers now.
-
-        if (await advise_step(ctx, max_hops=4)).enough:
-            return Answer(...)
-
-    Each call counts as a hop of the workflow's run. Where no advice can be had, `enough` is false within `max_hops`,
-    and a warning says why.
-
-    Args:
-        ctx: The context of the step, in whose store the hops are counted, also over a pause for a person's answer.
-        max_hops: After how many hops it is enough, whatever the advice; 1 or more.
-        max_rephrases: After how many hops in a row that brought nothing for their query it is enough; 1 or more.
-        budget_ms: How many milliseconds advice may take. Where that is not enough, the workflow goes on.
-    """
-    adviser, run = LoopAdviser(max_hops, budget_ms, max_rephrases), current_run()
-    run_id = "" if run is None else run.id
-    known = await ctx.store.get(_HOPS, default=None) or {}
-    hops = known.get("hops", 0) + 1 if known.get("run") == run_id else 1
-    await ctx.store.set(_HOPS, {"run": run_id, "hops": hops})
-    return await adviser.aafter(hops)
 
 
 def _is_empty(output: AgentOutput) -> bool:

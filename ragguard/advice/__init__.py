@@ -2,6 +2,7 @@
 
 from ragguard.advice.adviser import Adviser
 from ragguard.advice.calibration import AdviceCalibration, KnownOutcome
+from ragguard.advice.loop import LoopAdviser
 from ragguard.records import Advice
 
-__all__ = ["Advice", "AdviceCalibration", "Adviser", "KnownOutcome"]
+__all__ = ["Advice", "AdviceCalibration", "Adviser", "KnownOutcome", "LoopAdviser"]

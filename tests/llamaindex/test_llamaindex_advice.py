@@ -11,20 +11,12 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool, RetrieverTool
 from llama_index.core.workflow import (
     Context,
-    Event,
-    HumanResponseEvent,
-    InputRequiredEvent,
-    StartEvent,
-    StopEvent,
-    Workflow,
-    step,
 )
 from support.advised import ANSWER, CASE, PATIENT, PLAN, TROUBLES, check_stopped, finds, troubled
 from support.llamaindex_parts import ListRetriever, ToolCallingModel, call
 
-import ragguard
 from ragguard import RagGuard, connect
-from ragguard_llamaindex import AdvisedFunctionAgent, advise_step, instrument, uninstrument
+from ragguard_llamaindex import AdvisedFunctionAgent, instrument, uninstrument
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +116,6 @@ async def test_an_agent_without_a_sampled_run_keeps_to_its_hops_and_says_so_once
             model = Searching(*PLAN)
             assert str(await agent(model, max_hops=3).run(user_msg=CASE.question)) == ANSWER
             assert model.next == 3
-        assert await Research(max_hops=3).run(question=CASE.question) == "3 searches"
         uninstrument()
     assert caplog.text.count("was not sampled" if captured else "outside of any captured run") == 1
 
@@ -205,47 +196,3 @@ async def test_agents_of_one_workflow_count_their_own_hops(rg):
     assert str(done) == ANSWER
     assert [tools for tools, _ in finder.heard] == [["search", "handoff"], ["handoff"]]
     assert queries(rg) == [["a", "d"]]
-
-
-class Search(Event):
-    number: int
-
-
-class Research(Workflow):
-    """Searches until it is advised to answer; asks a person after the first search where it is to."""
-
-    def __init__(self, max_hops: int = 6, asks: bool = False) -> None:
-        super().__init__()
-        self.max_hops, self.asks = max_hops, asks
-
-    @step
-    async def begin(self, ev: StartEvent) -> Search:
-        return Search(number=0)
-
-    @step
-    async def search(self, ctx: Context, ev: Search) -> Search | InputRequiredEvent | StopEvent:
-        ragguard.retrieved(PLAN[ev.number], finds(PLAN[ev.number]))
-        if (await advise_step(ctx, max_hops=self.max_hops, budget_ms=PATIENT)).enough:
-            return StopEvent(result=f"{ev.number + 1} searches")
-        if self.asks and ev.number == 0:
-            return InputRequiredEvent(prefix="go on?")
-        return Search(number=ev.number + 1)
-
-    @step
-    async def go_on(self, ev: HumanResponseEvent) -> Search:
-        return Search(number=1)
-
-
-async def test_a_workflow_answers_once_what_it_found_suffices(rg):
-    assert await Research().run(question=CASE.question) == "2 searches"
-    assert queries(rg) == [CASE.sub_questions]
-    assert [one.advice.action for one in rg.runs()[0].steps] == ["continue", "answer"]
-
-
-async def test_a_workflow_that_asked_a_person_counts_on(rg):
-    research = Research(max_hops=2, asks=True)
-    handler = research.run(question=CASE.question)
-    async for event in handler.stream_events():
-        if isinstance(event, InputRequiredEvent):
-            handler.ctx.send_event(HumanResponseEvent(response="yes"))
-    assert await handler == "2 searches"
