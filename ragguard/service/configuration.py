@@ -30,8 +30,8 @@ _BLOCK = re.compile(r"block(?:\((\d+(?:\.\d+)?)\))?")
 _BLOCK_SECONDS = 1.0
 _SHORTEST = sys.float_info.min
 """Seconds: the least number over 0."""
-_LONGEST_KEPT = 9e9
-"""Seconds, some 285 years: more nanoseconds than a store's columns hold, and as good as no limit."""
+LONGEST = 9e9
+"""Seconds, some 285 years: more nanoseconds than a store's columns hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,19 +132,12 @@ class Configuration:
         return 0.0 if block is None else float(block.group(1) or _BLOCK_SECONDS)
 
     @property
-    def ttl(self) -> float:
-        """The seconds without an event after which an open run is abandoned; infinite for never."""
-        return math.inf if self.run_ttl > _LONGEST_KEPT else float(self.run_ttl)
-
-    @property
     def kept_seconds(self) -> float | None:
         """The seconds for which a run is kept after its end; None: for ever."""
-        kept = self.retention
-        seconds = kept.total_seconds() if isinstance(kept, timedelta) else kept
-        if seconds is None:
+        if self.retention is None:
             return None
-        number_between("retention", seconds, _SHORTEST, math.inf, "a time longer than 0")
-        return None if seconds > _LONGEST_KEPT else float(seconds)
+        kept = self.retention.total_seconds() if isinstance(self.retention, timedelta) else self.retention
+        return number_between("retention", kept, _SHORTEST, LONGEST, "a time over 0, or None for ever")
 
     @property
     def exit_seconds(self) -> float:

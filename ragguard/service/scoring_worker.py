@@ -39,7 +39,7 @@ Work: TypeAlias = Callable[[], Awaitable[bool]]
 STEP_WAITS = 0.2
 """The seconds that a step which has ended waits for others that are parallel, so that one wave asks about all."""
 KEPT = 4096
-"""The most open runs that wait, or that are known to have no references."""
+"""The most open runs that wait."""
 
 
 def is_chosen(run_id: str, share: float) -> bool:
@@ -60,8 +60,6 @@ class LiveScoring:
         """The open runs of which a step has ended since they were last scored, each with the time from which it may be
         scored, on the monotonic clock."""
         self._running: set[str] = set()
-        self._unreferenced: OrderedDict[str, str] = OrderedDict()
-        """The question to which the user's function knows no answer, by the run's id."""
 
     def note(self, changed: Set[str]) -> None:
         """Notes the ids of open runs whose steps ended or changed; from any thread."""
@@ -115,7 +113,7 @@ class LiveScoring:
             self._running.discard(run_id)
 
     async def _attempt(self, run: Run) -> bool:
-        found = await self._references(run)
+        found, _ = await self._scoring.find_references(run)  # its failures are told at the run's end
         if found:
             run = replace(run, references=found)
         failures: list[Failure] = []
@@ -136,17 +134,6 @@ class LiveScoring:
             if new is None or not answered(scored):  # the run has ended, or the engine is away
                 return new is None
         return True
-
-    async def _references(self, run: Run) -> list[str] | None:
-        """Returns references for a run without its own; the user's function is called once for each question."""
-        if self._unreferenced.get(run.id) == run.question:
-            return None
-        found, failures = await self._scoring.find_references(run)
-        if not found and not failures:
-            self._unreferenced[run.id] = run.question
-            if len(self._unreferenced) > KEPT:
-                self._unreferenced.popitem(last=False)
-        return found
 
 
 _LONGEST_SLEEP = 60.0

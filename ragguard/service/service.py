@@ -5,7 +5,6 @@ Starts nothing until it is needed, keeps working in a forked child, and ends wit
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Coroutine, Set
@@ -25,7 +24,7 @@ from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import BackgroundLoop
 from ragguard.service.batches import Redactor
-from ragguard.service.configuration import Configuration
+from ragguard.service.configuration import LONGEST, Configuration
 from ragguard.service.delivery import Delivery
 from ragguard.service.flushing import Ending, Report, at_exit, forget
 from ragguard.service.intake import Intake
@@ -247,8 +246,8 @@ class Service:
 
     def _tick(self) -> None:
         self.recorder.sweep()
-        ttl = self.settings.ttl
-        self.store.housekeep(run_ttl=ttl if ttl < math.inf else None, retention=self.settings.kept_seconds)
+        run_ttl = min(self.settings.run_ttl, LONGEST)
+        self.store.housekeep(run_ttl=run_ttl, retention=self.settings.kept_seconds)
         self._worker.wake()
 
 
@@ -261,7 +260,7 @@ def in_each_process(settings: Configuration) -> PerProcess[Service]:
     recorder = Recorder(
         take,
         sample_rate=settings.sample_rate,
-        ttl=settings.ttl,
+        ttl=settings.run_ttl,
         max_open=settings.max_open_runs,
         count_late=lambda: services.get().store.count("events_late"),
     )

@@ -7,8 +7,8 @@ import json
 import re
 import shlex
 import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,8 +45,7 @@ class Baseline:
 
 def baselines(path: str | Path) -> dict[str, Baseline]:
     """Returns the baselines of a store by their names, the oldest first."""
-    with _read(path) as db:
-        rows = db.execute("SELECT value FROM meta WHERE key >= ? AND key < ?", (_KEY, "baseline;")).fetchall()
+    rows = _rows(path, "SELECT value FROM meta WHERE key >= ? AND key < ?", _KEY, "baseline;")
     found = [Baseline(**json.loads(value)) for (value,) in rows]
     return {one.name: one for one in sorted(found, key=lambda one: one.last)}
 
@@ -63,8 +62,7 @@ def baseline(path: str | Path, name: str) -> Baseline:
 def runs_since(path: str | Path) -> range:
     """Returns the `seq` of the runs after the last baseline of a store, up to the present."""
     last = max((one.last for one in baselines(path).values()), default=0)
-    with _read(path) as db:
-        newest = db.execute("SELECT coalesce(max(seq), 0) FROM runs").fetchone()[0]
+    newest = _rows(path, "SELECT coalesce(max(seq), 0) FROM runs")[0][0]
     if newest <= last:
         allowed = "some to compare; score them first"
         raise InvalidInput(f"the runs of {path}", "none since its last baseline", allowed)
@@ -81,17 +79,15 @@ def set_baseline(path: str | Path, name: str) -> Baseline:
         name, datetime.now(UTC).isoformat(timespec="seconds"), span[0], last=span[-1], runs=count_runs(path, span),
         documents=fingerprint(documents(path, span)),
     )  # fmt: skip
-    _write(
-        path, "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", _KEY + name, json.dumps(asdict(made))
-    )
+    with closing(Database(Path(path))) as store, store.transaction() as db:
+        values = _KEY + name, json.dumps(asdict(made))
+        db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", values)
     return made
 
 
 def count_runs(path: str | Path, span: range) -> int:
     """Returns how many runs of a span the store has."""
-    with _read(path) as db:
-        counted = "SELECT count(*) FROM runs WHERE seq BETWEEN ? AND ?"
-        return int(db.execute(counted, (span[0], span[-1])).fetchone()[0])
+    return int(_rows(path, "SELECT count(*) FROM runs WHERE seq BETWEEN ? AND ?", span[0], span[-1])[0][0])
 
 
 def documents(path: str | Path, span: range | None = None) -> set[str]:
@@ -105,12 +101,6 @@ def fingerprint(digests: Iterable[str]) -> str:
     return hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:12]
 
 
-@contextmanager
-def _read(path: str | Path) -> Iterator[sqlite3.Connection]:
+def _rows(path: str | Path, statement: str, *values: object) -> list[sqlite3.Row]:
     with closing(Database(Path(path), read_only=True)) as store, store.snapshot() as db:
-        yield db
-
-
-def _write(path: str | Path, statement: str, *values: str) -> None:
-    with closing(Database(Path(path))) as store, store.transaction() as db:
-        db.execute(statement, values)
+        return db.execute(statement, values).fetchall()
