@@ -25,16 +25,16 @@ _digested: TextMemo[tuple[bytes, str, str]] = TextMemo(4 * 2**20)
 class PassageTable:
     """The passages of one row in the order in which they came, each distinct one once."""
 
-    __slots__ = ("_first", "_items", "_seen", "_texts", "digests")
+    __slots__ = ("_first", "_seen", "_texts", "digests", "items")
 
     def __init__(self, texts: dict[bytes, str], items: Iterable[list[Any]] = ()) -> None:
         """Takes a mapping of digests to texts, to which the texts of new items are added. `items` are the items that
         the row already has; their texts are in the store."""
         self._texts = texts
-        self._items: list[list[Any]] = [*items]
+        self.items: list[list[Any]] = [*items]
         self._first: dict[str, int] = {}
         """The position of the first item with a text, by the text's digest in hexadecimal digits."""
-        for position, (digest, *_) in enumerate(self._items):
+        for position, (digest, *_) in enumerate(self.items):
             self._first.setdefault(digest, position)
         self._seen: dict[int, tuple[int, Passage]] = {}
         """The position of each passage by its address, together with the passage, so that no other object gets this
@@ -49,7 +49,7 @@ class PassageTable:
     def positions_of(self, passages: Iterable[Passage]) -> list[int]:
         """Returns the position of each passage among the items."""
         # Hundreds of thousands of passages are put in a minute, hence few steps and few calls.
-        items, seen, positions = self._items, self._seen, []
+        items, seen, positions = self.items, self._seen, []
         for passage in passages:
             known = seen.get(id(passage))
             if known is None:
@@ -78,18 +78,18 @@ class PassageTable:
         """Returns the position of an item, or the number of items where it is new; no item before `first` has its
         text."""
         written = dump(item)  # in JSON 1, 1.0 and True differ
-        for position, other in enumerate(self._items[first:], first):
+        for position, other in enumerate(self.items[first:], first):
             if other[:2] == item[:2] and dump(other) == written:
                 return position
-        return len(self._items)
+        return len(self.items)
 
     def stored_digests(self) -> list[bytes]:
         """Returns the digests of the texts of the items that the row had before."""
-        return [bytes.fromhex(item[0]) for item in self._items[: len(self._items) - len(self.digests)]]
+        return [bytes.fromhex(item[0]) for item in self.items[: len(self.items) - len(self.digests)]]
 
     def within(self, body: Data) -> Data:
         """Returns a body with the passages as its last entry, `items`."""
-        return {**body, "items": self._items} if self._items else body
+        return {**body, "items": self.items} if self.items else body
 
 
 def digests_in(body: Data) -> list[bytes]:
@@ -133,13 +133,11 @@ def change_uses(
         for digest, count in uses.items()
         if (more := count - (count > 0 and digest not in there))
     )
-    for start in range(0, len(changes), _AT_ONCE):
-        chunk = changes[start : start + _AT_ONCE]
-        connection.execute(
-            f"INSERT INTO passage_uses (digest, uses) VALUES {_pairs(len(chunk))} "
-            "ON CONFLICT (digest) DO UPDATE SET uses = uses + excluded.uses",
-            [value for change in chunk for value in change],
-        )
+    connection.executemany(
+        "INSERT INTO passage_uses (digest, uses) VALUES (?, ?) "
+        "ON CONFLICT (digest) DO UPDATE SET uses = uses + excluded.uses",
+        changes,
+    )
     if fewer := [(digest,) for digest, count in changes if count < 0]:
         connection.executemany(
             "DELETE FROM passages WHERE digest = ? AND "

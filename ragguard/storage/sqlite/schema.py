@@ -9,6 +9,7 @@ import json
 import sqlite3
 import time
 from contextlib import suppress
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -256,7 +257,14 @@ DIGEST_BYTES: Final = 16
 
 Data: TypeAlias = dict[str, Any]
 """The values of a row that have no column of their own; they stand in its column `body` as JSON."""
-_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
+_python: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
+# Python's encoder in C, made once: `JSONEncoder.encode` makes one for each value.
+_c: Final[Any] = getattr(json.encoder, "c_make_encoder", None)
+_encode_c = _c and _c(None, _python.default, encode_basestring_ascii, None, ":", ",", False, False, False)
+
+
+def _encode(value: object) -> str:
+    return "".join(_encode_c(value, 0)) if _encode_c else _python.encode(value)
 
 
 def dump(value: object) -> str:

@@ -351,10 +351,10 @@ class Writing:
 
     def _begin(self, row: RunRow, run: Run) -> None:
         """Takes what the start of a run says in place of what was known of it."""
-        if not row.is_new:
+        row.name, row.question, row.started_ns = storable(run.name), storable(run.question), run.started_ns
+        if row.table.items:
             self._uses.subtract(row.table.stored_digests())
             row.table = PassageTable(self.texts)
-        row.name, row.question, row.started_ns = storable(run.name), storable(run.question), run.started_ns
         row.body = run_body(run, row.table) | {key: row.body[key] for key in (_PART,) if key in row.body}
         if caller_id := run.metadata.get(CALLER_ID):
             row.names.append((storable(str(caller_id)), "caller"))
