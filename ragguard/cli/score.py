@@ -142,8 +142,8 @@ def run(
     could be done: a wrong option, no such file, no engine, no store.
     """
     from ragguard.cli.score_parts import executor_of, read_engine_args, score_in_parts
+    from ragguard.runtime.arguments import output_path
     from ragguard.scorers.settings import ScoringSettings
-    from ragguard.storage.files.runfile import check_score_file
 
     if price is not None and not dry_run:
         raise InvalidInput("--price", price, "nothing without --dry-run, which says what it would cost")
@@ -193,7 +193,7 @@ def run(
         source = RunSource(files, console, right_answers, since)
         options["sinks"] = _written_back(files) if write_back else ()
         if out is not None:
-            check_score_file(out)
+            output_path("--out", out)
         with source.progress(quiet=quiet or dry_run):
             if dry_run:
                 sentence = _plan_sentence(asyncio.run(_plan(source, engine, options)), price)

@@ -162,10 +162,6 @@ class Delivery:
                 found += [Undelivered(what, count) for what, count in one.sink.undelivered().items()]
         return tuple(found)
 
-    def under_way(self) -> tuple[str, ...]:
-        """Returns the names of the sinks that were given a run and have neither taken it nor failed."""
-        return tuple(sorted({one.name for one in self._to if one.waiting}))
-
     async def start(
         self, scored: ScoredRun, then: Callable[[], Awaitable[None]] | None = None
     ) -> asyncio.Task[None]:

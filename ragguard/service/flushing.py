@@ -117,8 +117,6 @@ class Report:
     steps: int = 0
     scored: int = 0
     """Runs whose scores could all be computed."""
-    empty: int = 0
-    """Runs whose scoring is done and in which no retrieval found a passage."""
     failed: int = 0
     """Runs of which a score could not be computed, and is not tried again."""
     pending: int = 0
@@ -146,8 +144,6 @@ class Report:
     """Runs whose scoring is done and which are still to be delivered to a sink."""
     sent_to: str = ""
     """The address of the service that scores, where this RagGuard captures alone and sends."""
-    sinks_under_way: tuple[str, ...] = ()
-    """The names of the sinks that were given a run and have not taken it yet."""
     cause_failed: str = ""
     """The latest failure that is not tried again."""
     cause_pending: str = ""
@@ -167,11 +163,6 @@ class Report:
     def __str__(self) -> str:
         parts = "; ".join(self._parts())
         return f"{self._verdict()}{': ' if parts else ''}{parts} ({self.seconds:.1f} s)"
-
-    @property
-    def slow_sinks(self) -> str:
-        """The names of the sinks that have not taken a run yet, as a sentence has them."""
-        return ", ".join(self.sinks_under_way) or "the sinks"
 
     def _verdict(self) -> str:
         if self.lost or self.late or self.cut_short or self.degraded:
@@ -204,7 +195,6 @@ class Report:
             (self.delivered if self.sent_to else 0, sent, ""),
             (0 if self.sent_to or done else self.delivered, "of an earlier process", ""),
             (self.failed, "with scores that failed for good", self.cause_failed),
-            (self.empty, "in which nothing was retrieved", ""),
             (self.pending, "pending", "" if self.retrying else self.cause_pending),
             (self.retrying, "of them failed for now and tried again", self.cause_retrying),
             (self.open, "open", ""),
@@ -212,7 +202,7 @@ class Report:
             (self.lost, "events or runs lost", ""),
             (self.late, "retrievals or answers came after the end of their runs and are not recorded", ""),
             (self.cut_short, cut_short, ""),
-            (self.delivering, f"{kind} not yet delivered to {self.slow_sinks}", ""),
+            (self.delivering, f"{kind} not yet delivered", ""),
             (self.unsampled, "not captured, as sample_rate wants it", ""),
         ):
             if number:

@@ -249,8 +249,7 @@ class RunScoring:
             attempts=attempts, references=found, uncertain=uncertain,
             finished=not any(one.error in _OF_ENGINE - {UnfitText.__name__} for one in failures),
         )  # fmt: skip
-        empty = not any(step.candidates or step.passages for step in run.steps)
-        new = await self.written(lambda: self._store_outcome(outcome, empty=empty))
+        new = await self.written(lambda: self._store_outcome(outcome))
         if self.delivery and (new or outcome.says_something):
             await self.deliver(replace(scored, scores=new))
         return scored
@@ -281,14 +280,12 @@ class RunScoring:
         found, failures = await find_references(self._find, run)
         return self.redactor.texts(found), failures
 
-    def _store_outcome(self, outcome: ScoringOutcome, *, empty: bool) -> list[Score]:
+    def _store_outcome(self, outcome: ScoringOutcome) -> list[Score]:
         """Stores and counts an outcome, on the writer's thread, so that `flush` sees both or neither."""
         new = self.store.store_outcome(outcome)
         if outcome.retry_ns is None:
             scored = "runs_scored" if outcome.scores else "runs_unscored"
             self.store.count("runs_failed" if outcome.failures else scored)
-            if empty:
-                self.store.count("runs_empty")
         return new
 
     async def _identity(self) -> Identity | None:

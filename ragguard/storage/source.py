@@ -43,15 +43,12 @@ class Runs(Sequence[Run]):
     def __getitem__(self, index: slice) -> list[Run]: ...
     def __getitem__(self, index: int | slice) -> Run | list[Run]:
         if isinstance(index, slice):
-            start, stop, step = index.indices(len(self))
-            first, last = (start, stop) if step > 0 else (stop + 1, start + 1)
-            found = self._store.runs_by_rank(first, max(0, last - first))
-            return found[::step]
+            return [self[rank] for rank in range(*index.indices(len(self)))]
         rank = index + len(self) if index < 0 else index
-        found = self._store.runs_by_rank(rank, 1) if rank >= 0 else []
-        if not found:
+        found = self._store.run_at(rank) if rank >= 0 else None
+        if found is None:
             raise IndexError(f"run {index} of {len(self)}")
-        return found[0]
+        return found
 
     def __repr__(self) -> str:
         return f"<{len(self)} runs>"

@@ -72,7 +72,7 @@ def test_a_sink_that_hangs_holds_up_neither_scoring_nor_the_other_sinks(make, tm
     capture(service, 40)
     eventually(lambda: len(good.got) == 40 and scored(service) == 40)
     report = service.flush(0.1)
-    assert (report.scored, report.delivering, report.slow_sinks) == (40, 40, "GatedSink")
+    assert (report.scored, report.delivering) == (40, 40)
     assert bad.begun == 1, "one run at a time"
     bad.gate.set()
     assert service.flush(10)

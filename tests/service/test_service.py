@@ -318,7 +318,7 @@ def test_a_run_that_a_sink_has_not_taken_yet_is_scored_and_named_with_its_sink(
     caplog.set_level("INFO", "ragguard")
     service = make(sinks=[ListSink(), Hanging()], path=path and tmp_path / path)
     capture(service, a_run())
-    eventually(lambda: service.delivery.under_way() == ("Hanging",))
+    eventually(lambda: service.store.left().undelivered)
     for report in (service.flush(0.1), service.close(0.1)):
         assert not report
         assert (report.scored, report.pending, report.delivering) == (1, 0, 1)

@@ -18,7 +18,6 @@ from ragguard.records import (
 )
 from ragguard.storage.files import runfile
 from ragguard.storage.files.runfile import (
-    check_score_file,
     line_of,
     opened,
     read_lines,
@@ -188,15 +187,6 @@ def test_score_file_comes_back_as_it_was(tmp_path, name):
     with opened(tmp_path / name) as (file, _):
         data = json.loads(file.read().splitlines()[1])
     assert (data["format"], data["question"], data["step_index"]) == ("ragguard.score/1", a_run().question, 1)
-
-
-def test_score_file_that_cannot_be_written_is_refused_beforehand(tmp_path):
-    check_score_file(tmp_path / "scores.jsonl")
-    for path in (tmp_path, tmp_path / "nowhere" / "scores.jsonl"):
-        with pytest.raises(InvalidInput, match="in a folder that is there"):
-            check_score_file(path)
-    with pytest.raises(InvalidInput, match="a file of JSON lines, which `pandas"):
-        check_score_file(tmp_path / "scores.parquet")
 
 
 def test_a_line_that_is_none_is_said_with_its_number(tmp_path):

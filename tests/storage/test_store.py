@@ -426,7 +426,7 @@ def test_a_closed_store_says_so(tmp_path):
     store.close()
     store.close()
     with pytest.raises(Closed, match="closed"):
-        store.runs_by_rank(0, 1)
+        store.run("r1")
 
 
 def test_a_pipe_is_refused_at_once_and_not_waited_for(tmp_path):

@@ -25,7 +25,6 @@ from typing import IO, Any, Final, NamedTuple, TypeGuard, cast
 
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.records import Failure, Run, Score, ScoredRun
-from ragguard.runtime.arguments import output_path
 from ragguard.runtime.faults import describe
 from ragguard.schema import Data, checked_run, data_of, read_record
 from ragguard.storage.sqlite.schema import dump
@@ -306,15 +305,6 @@ def write_scores(runs: Iterable[ScoredRun], path: str | Path) -> int:
             file.writelines(score_lines(scored))
             count += len(scored.scores)
     return count
-
-
-def check_score_file(path: str | Path) -> None:
-    """Raises InvalidInput where `write_scores` could not write to this path, before any work is done."""
-    output_path("--out", path)
-    if str(path).endswith(".parquet"):
-        raise InvalidInput(
-            "--out", str(path), "a file of JSON lines, which `pandas.read_json(…, lines=True)` reads"
-        )
 
 
 def read_score_file(path: str | Path) -> Iterator[ScoredRun]:

@@ -21,8 +21,8 @@ from ragguard.errors import Closed, StoreError, StoreUnavailable
 from ragguard.runtime.per_process import disconnect_before_forks, keep_for_ever
 from ragguard.storage.sqlite import schema
 
-_TURN, _LONG_TURN = 0.25, 2.0
-"""Seconds that a reader waits for the connection where the file can be read without it, and where it cannot."""
+_TURN = 0.25
+"""Seconds that a reader waits for the connection before it reads the file over one of its own."""
 
 
 class Database:
@@ -62,12 +62,9 @@ class Database:
         """Yields a connection to one state of the data.
 
         While another thread holds the connection, such as a writer that waits for another process's lock, the file is
-        read over a connection of its own. A database in memory cannot be read that way: a StoreError says after some
-        time that it is busy.
+        read over a connection of its own. For a database in memory the reader waits.
         """
-        has_turn = self.lock.acquire(timeout=_LONG_TURN if self.path is None else _TURN)
-        if not has_turn and self.path is None:
-            raise StoreError(f"{self.name} is busy: another thread has held it for {_LONG_TURN:g} s")
+        has_turn = self.lock.acquire(timeout=-1 if self.path is None else _TURN)
         own: sqlite3.Connection | None = None
         try:
             with self._translated("read"):

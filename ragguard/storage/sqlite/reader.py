@@ -75,9 +75,9 @@ class StoreReader:
         """Yields all runs in the order in which they were captured."""
         return self._each(rows.runs_at)
 
-    def runs_by_rank(self, start: int, count: int) -> list[Run]:
-        """Returns `count` runs from position `start`."""
-        return self._selected(rows.runs_at, "ORDER BY seq LIMIT ? OFFSET ?", count, start)
+    def run_at(self, position: int) -> Run | None:
+        """Returns the run at a position, from 0, in the order in which they were captured."""
+        return next(iter(self._selected(rows.runs_at, "ORDER BY seq LIMIT 1 OFFSET ?", position)), None)
 
     def latest(self, count: int) -> list[ScoredRun]:
         """Returns the runs that were captured last, the latest last, with their results and without texts."""

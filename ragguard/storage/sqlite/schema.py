@@ -236,14 +236,9 @@ def _has_tables(connection: sqlite3.Connection, name: str) -> bool:
         return False
     if program != APPLICATION_ID:
         raise StoreError(f"{name} is an SQLite file of another program; name another file for the store")
-    if version > VERSION:
+    if version != VERSION:
         raise SchemaMismatch(
-            f"{name} was written by a newer ragguard (schema {version}; this one knows {VERSION}). "
-            "Upgrade ragguard, or name another file"
-        )
-    if version < VERSION:
-        raise SchemaMismatch(
-            f"{name} was written by an older ragguard (schema {version}; this one knows {VERSION} alone). Read it with "
+            f"{name} was written by another ragguard (schema {version}; this one knows {VERSION} alone). Read it with "
             "that version, or name another file"
         )
     # Of one table this checks no content: it takes a millisecond, however large the file is.
