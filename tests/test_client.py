@@ -135,12 +135,12 @@ def test_wrong_option_is_refused_at_once(options, error, says):
         RagGuard(**{"engine": ScriptedEngine(), "store": None, **options})
 
 
-def test_a_store_of_a_newer_version_is_said_at_once(make, tmp_path):
+def test_store_of_another_version_is_said_at_once(make, tmp_path):
     make().runs()
     capture(make())
     with closed_after(tmp_path / "s.db") as db:
         db.execute("PRAGMA user_version = 99")
-    with pytest.raises(SchemaMismatch, match="newer ragguard"):
+    with pytest.raises(SchemaMismatch, match="another ragguard"):
         make()
 
 

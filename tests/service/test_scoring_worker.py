@@ -190,18 +190,6 @@ def test_a_run_that_is_not_chosen_is_not_looked_at(make):
     assert pipeline.seen_open == []
 
 
-def test_the_users_function_is_asked_for_references_once_while_a_run_is_open(make):
-    asked = []
-    pipeline = ScriptedPipeline(live=("at once",))
-    service = make(pipeline, references=lambda question: asked.append(question))
-    run = replace(a_run(), references=None)
-    begin(service, run, steps=1)
-    eventually(lambda: pipeline.seen_open)
-    service.intake(as_events(run)[2])
-    eventually(lambda: len(pipeline.seen_open) == 2)
-    assert asked == [run.question]
-
-
 def test_an_open_run_is_redacted_before_it_is_scored(make):
     pipeline = ScriptedPipeline(live=("at once",), fault=lambda run: EngineUnreachable("no SECRET there"))
     service = make(pipeline, redact=lambda text: text.replace("says", "[x]").replace("SECRET", "[x]"))

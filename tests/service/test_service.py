@@ -323,7 +323,7 @@ def test_a_run_that_a_sink_has_not_taken_yet_is_scored_and_named_with_its_sink(
         assert not report
         assert (report.scored, report.pending, report.delivering) == (1, 0, 1)
         assert str(report).startswith(
-            "not everything was delivered: 1 scored; 1 scored runs not yet delivered to Hanging ("
+            "not everything was delivered: 1 scored; 1 scored runs not yet delivered ("
         )
     assert logged in caplog.text
     assert "not scored" not in caplog.text
