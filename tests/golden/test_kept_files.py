@@ -37,7 +37,7 @@ def test_a_kept_store_is_read_by_the_version_of_its_schema_and_refused_by_a_late
     with closing(sqlite3.connect(path)) as db:
         db.executescript(file.read_text())
     if file.stem != f"store-{schema.VERSION}":
-        with pytest.raises(SchemaMismatch, match="older ragguard"):
+        with pytest.raises(SchemaMismatch, match="another ragguard"):
             Store(path)
         return
     store = Store(path)
