@@ -1,4 +1,4 @@
-"""Faults below SQLite: a preloaded library makes the n-th write, sync or read of a store's files fail, hang or kill."""
+"""Faults below SQLite: a preloaded library makes the n-th write, sync or read of a store's files fail."""
 
 from __future__ import annotations
 
@@ -61,18 +61,9 @@ class Injection:
         finally:
             self._library.fault_disarm()
 
-    def release(self) -> None:
-        """Lets a call that hangs go on, and makes none hang or fail any more."""
-        self._library.fault_disarm()
-
     def count(self, kind: str) -> int:
         """How many calls there were since the block began."""
         return int(self._library.fault_count(KINDS.index(kind)))
-
-    @property
-    def hangs(self) -> bool:
-        """Whether a call hangs now."""
-        return bool(self._library.fault_hanging())
 
     @property
     def sees_sqlite(self) -> bool:

@@ -11,12 +11,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import shutil
 import sqlite3
 import sys
-import threading
-import time
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -143,28 +140,6 @@ def at_store(path: Path, kind: str, n: int, times: int, durability: str) -> tupl
     return reached, judged(path, kind, captured, scored, store.counts["events_refused"])
 
 
-def killed(path: Path, kind: str, n: int, times: int, durability: str) -> tuple[bool, str]:
-    """A process that is killed at the n-th call: what it acknowledged is on the disk."""
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        writer = Writer(Store(path, durability=durability))  # type: ignore[arg-type]
-        with INJECTION.armed(kind, n, times, "kill"):
-            for number in (0, 1, 2):
-                if writer.record(as_events(RUNS[number])):
-                    os.write(write_end, str(number).encode())
-            writer.store.close()
-        os._exit(0)
-    os.close(write_end)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    with open(read_end, "rb") as pipe:
-        acknowledged = pipe.read()
-    missing = {words(event) for number in acknowledged for event in as_events(RUNS[number - 48])} - words_in(
-        path
-    )
-    return code != 0, f"{sorted(missing)} were acknowledged" if missing else ""
-
-
 def at_service(path: Path, kind: str, n: int, times: int, durability: str) -> tuple[bool, str]:
     """All of it: captured by hooks, written and scored in threads; what `close` reports agrees with what is there."""
     pipeline = ScriptedPipeline()
@@ -198,37 +173,7 @@ def at_service(path: Path, kind: str, n: int, times: int, durability: str) -> tu
     return reached, problem
 
 
-def hangs(path: Path, kind: str, n: int, times: int, durability: str) -> tuple[bool, str]:
-    """A disk that hangs while hooks capture: they return, and when it goes on, everything is stored."""
-    pipeline = ScriptedPipeline()
-    settings = Configuration(scoring=ScriptedSettings(pipeline), store=path, tick_seconds=0.05)  # type: ignore[arg-type]
-    service = in_each_process(settings).get()
-    captured: set[str] = set()
-    with INJECTION.armed(kind, n, times, "hang"):
-        for run in RUNS[:2]:
-            for event in as_events(run):
-                service.intake(event)
-                captured.add(words(event))
-        done = threading.Thread(target=service.flush, args=(1.0,))
-        done.start()
-        while done.is_alive() and not INJECTION.hangs:
-            time.sleep(0.001)
-        reached = INJECTION.hangs
-        for run in RUNS[2:]:
-            for event in as_events(run):
-                service.intake(event)
-                captured.add(words(event))
-        INJECTION.release()
-        done.join()
-    report = service.flush(10)
-    last = service.close(5)
-    problem = judged(path, kind, captured, set(), last.lost)
-    if not problem and not (report and last):
-        problem = f"not everything is said to be stored: {last}"
-    return reached, problem
-
-
-PROGRAMS = {one.__name__: one for one in (at_store, killed, at_service, hangs)}
+PROGRAMS = {one.__name__: one for one in (at_store, at_service)}
 
 
 def main(program: str, kind: str, times: int, durability: str, folder: Path, stride: int) -> None:

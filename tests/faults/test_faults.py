@@ -49,14 +49,5 @@ def test_the_nth_call_fails_and_nothing_is_lost_uncounted(points, kind, least, s
 
 
 @pytest.mark.parametrize("durability", ["fast", "full"])
-def test_a_process_that_is_killed_at_the_nth_write_has_on_the_disk_what_it_acknowledged(points, durability):
-    assert points("killed", "write", durability=durability, stride=2 if durability == "full" else 3) >= 20
-
-
-def test_a_disk_that_hangs_at_the_nth_write_holds_no_hook_and_loses_nothing(points):
-    assert points("hangs", "write", stride=7) >= 2
-
-
-@pytest.mark.parametrize("durability", ["fast", "full"])
 def test_the_report_agrees_with_what_is_stored_whatever_write_fails(points, durability):
     assert points("at_service", "write", injection.FOR_EVER, durability, stride=13) >= 5

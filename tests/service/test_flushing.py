@@ -7,16 +7,12 @@ import sys
 import pytest
 from support.polling import eventually
 from support.program import run_program
-from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
-from support.scripted_pipeline import ScriptedSettings
 
 from ragguard import Passage, RagGuard
 from ragguard.errors import EngineRejected, EngineUnreachable
-from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Undelivered
 from ragguard.service.flushing import Report
-from ragguard.service.service import in_each_process
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
 
@@ -131,19 +127,6 @@ def test_where_nothing_was_captured_the_sentence_says_what_was_seen(make):
     assert "'search'" not in str(rg.flush(5))
 
 
-@pytest.mark.parametrize("error", [EngineUnreachable("nobody"), EngineRejected("no such model")])
-async def test_run_that_is_given_and_not_scored_brings_no_advice_to_attach_callbacks(make, error):
-    def fails(*args, **kwargs):
-        raise error
-
-    rg = make(rejecting(fails))
-    assert not await rg.score(a_run())
-    report = str(rg.flush(0.2))
-    assert "1 pending" in report or "1 with scores that failed for good" in report
-    assert "RagGuardCallback" not in report
-    assert "waits for the thread" not in report
-
-
 def test_scores_failures_and_delete_take_the_run_itself(make):
     rg = make()
     handle = capture(rg)
@@ -213,16 +196,6 @@ def test_a_dead_engine_does_not_hold_up_the_end(tmp_path):
     store = Store(tmp_path / "s.db")
     store.housekeep()
     assert store.left().pending == 1
-
-
-async def test_a_service_that_was_closed_is_not_closed_again(tmp_path):
-    from ragguard.service import flushing
-
-    service = in_each_process(Configuration(scoring=ScriptedSettings(), store=tmp_path / "s.db")).get()
-    await service.scoring.evaluate(a_run())
-    assert id(service) in flushing._endings.get()
-    service.close(5)
-    assert id(service) not in flushing._endings.get()
 
 
 SERVING = """

@@ -19,7 +19,7 @@ from support.runs import a_run, as_events
 from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 
 from ragguard import Passage, RagGuard, RetrievalStep, Run
-from ragguard.capture.events import RunEnded, StepAmended
+from ragguard.capture.events import StepAmended
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.layers import Coalesce
 from ragguard.errors import EngineUnreachable
@@ -168,16 +168,6 @@ def test_a_step_that_ends_after_its_run_is_scored_with_it(make):
     assert service.flush(10)
     assert {one.step_id for one in service.store.scores("r1")} == {"r1-s0", "r1-s1", ""}
     assert not any(one.provisional for one in service.store.scores("r1"))
-
-
-@pytest.mark.parametrize("status", ["interrupted", "cancelled", "error", "abandoned"])
-def test_however_a_run_ends_its_scores_are_final_then(make, status):
-    service = make()
-    begin(service, a_run(), steps=1)
-    eventually(lambda: service.store.scores("r1"))
-    service.intake(RunEnded("r1", status, waits_for="thread" if status == "interrupted" else ""))
-    assert service.flush(10)
-    assert [one.provisional for one in service.store.scores("r1")] == [False, False]
 
 
 def test_a_run_that_is_not_chosen_is_not_looked_at(make):

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from support.child import in_child
 from support.polling import eventually
-from support.reader import TableEntailer, reader, two_hops
 from support.runs import a_run, as_events, scores_of
 from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 
@@ -19,7 +18,6 @@ from ragguard.capture.events import RunEnded, RunStarted
 from ragguard.errors import Closed, EngineUnreachable, InvalidInput
 from ragguard.records import Passage, Run
 from ragguard.runtime.circuit_breaker import RetrySchedule
-from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.service.configuration import Configuration
 from ragguard.service.service import in_each_process
 from ragguard.storage.sqlite.reader import StoreReader
@@ -82,36 +80,6 @@ def test_run_from_capture_to_flush_takes_five_transactions(make):
     assert min(taken) <= 5  # a look for work that the run before had asked for may come with this one
 
 
-def test_a_dead_entailer_delays_belief_alone_and_each_score_is_stored_once(make):
-    entailer = TableEntailer()
-    alive, back = entailer.info, threading.Event()
-
-    async def info():
-        if not back.is_set():
-            raise EngineUnreachable("nothing at that address")
-        return await alive()
-
-    entailer.info = info
-    scoring = ScoringPipeline(reader(), entailer=entailer, scorers=("belief", "utility", "coverage"))
-    service = make(scoring, retry=RetrySchedule(500, 0.01, 0.02), exit_timeout=0.5)
-    the_run = two_hops()
-    for hop in the_run.steps:
-        hop.run_id = the_run.id
-    capture(service, the_run)
-    eventually(lambda: service.store.scores(the_run.id))
-    before = {score.key for score in service.store.scores(the_run.id)}
-    assert {score.scorer for score in service.store.scores(the_run.id)} == {"utility", "coverage"}
-    assert {one.scorer for one in service.store.failures(the_run.id)} == {"belief", "answers", "contested"}
-    assert all(one.will_retry for one in service.store.failures(the_run.id))
-    back.set()
-    assert service.flush(20)
-    scores = service.store.scores(the_run.id)
-    assert len({score.key for score in scores}) == len(scores)
-    assert before < {score.key for score in scores}
-    assert {score.scorer for score in scores} == {"belief", "utility", "coverage", "answers", "contested"}
-    assert not service.store.failures(the_run.id)
-
-
 def test_nothing_is_started_before_it_is_needed(make):
     before = {thread.name for thread in threading.enumerate()}
     service = make()
@@ -140,20 +108,6 @@ def test_flush_honours_its_timeout_and_says_what_is_missing(make):
     assert service.flush(10)
 
 
-def test_flush_waits_only_for_what_was_captured_before(make):
-    gate = threading.Event()
-    service = make(ScriptedPipeline(fault=lambda run: None))
-    capture(service, a_run("before"))
-    assert service.flush(10)
-    service.scripted.gate = gate
-    held = threading.Thread(target=capture, args=(service, a_run("after")))
-    held.start()
-    held.join()
-    assert not service.flush(0.05)
-    gate.set()
-    assert service.flush(10)
-
-
 def test_so_many_runs_are_scored_at_once_and_no_more(make):
     service = make(ScriptedPipeline(gate=threading.Event()), concurrency=3, retry=QUICK)
     capture(service, *(a_run(f"r{number}") for number in range(10)))
@@ -172,39 +126,7 @@ def test_pending_work_goes_on_when_the_store_is_opened_again(make):
     assert sorted(run.id for run in service.scripted.seen) == ["r1", "r2"]
 
 
-def test_a_late_step_is_scored_with_the_rest(make):
-    service = make(tick_seconds=0.1)
-    run = a_run(steps=3)
-    events = as_events(run)
-    for event in [*events[:2], events[-1]]:
-        service.intake(event)
-    assert service.flush(10)
-    for event in events[2:4]:
-        service.intake(event)
-    assert service.flush(10)
-    assert len(service.store.scores("r1")) == 4
-    assert [len(run.steps) for run in service.scripted.seen] in ([1, 3], [1, 2, 3])
-
-
 # Faults
-
-
-def test_an_engine_that_is_down_is_data_and_is_asked_again(make):
-    down = threading.Event()
-    down.set()
-    service = make(
-        ScriptedPipeline(fault=lambda run: EngineUnreachable("nothing answers") if down.is_set() else None),
-        retry=RetrySchedule(50, 0.01, 0.02),
-    )
-    capture(service, *(a_run(f"r{number}") for number in range(20)))
-    eventually(lambda: any(service.store.failures(f"r{number}") for number in range(20)))
-    first = next(failures for number in range(20) if (failures := service.store.failures(f"r{number}")))
-    assert first[0].error == "EngineUnreachable"
-    assert first[0].will_retry
-    down.clear()
-    assert service.flush(10)
-    assert all(len(service.store.scores(f"r{number}")) == 3 for number in range(20))
-    assert not any(service.store.failures(f"r{number}") for number in range(20))
 
 
 def test_while_the_engine_is_down_one_run_at_a_time_is_tried(make):
@@ -299,35 +221,6 @@ def test_scoring_that_ends_in_an_error_of_its_own_is_tried_again_after_a_pause(m
     capture(service, a_run())
     assert not service.flush(0.3)
     assert len(pipeline.seen) < 5, "one may have been claimed before the pause began"
-
-
-@pytest.mark.parametrize(
-    ("path", "logged"),
-    [
-        (None, "there is no store, and what is not done is lost"),
-        ("store.db", "store.db and goes on when it is opened again"),
-    ],
-)
-def test_a_run_that_a_sink_has_not_taken_yet_is_scored_and_named_with_its_sink(
-    make, tmp_path, caplog, path, logged
-):
-    class Hanging(ListSink):
-        async def submit(self, scored):
-            await asyncio.Event().wait()
-
-    caplog.set_level("INFO", "ragguard")
-    service = make(sinks=[ListSink(), Hanging()], path=path and tmp_path / path)
-    capture(service, a_run())
-    eventually(lambda: service.store.left().undelivered)
-    for report in (service.flush(0.1), service.close(0.1)):
-        assert not report
-        assert (report.scored, report.pending, report.delivering) == (1, 0, 1)
-        assert str(report).startswith(
-            "not everything was delivered: 1 scored; 1 scored runs not yet delivered ("
-        )
-    assert logged in caplog.text
-    assert "not scored" not in caplog.text
-    assert "to be scored" not in caplog.text
 
 
 # The user's functions

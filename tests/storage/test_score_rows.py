@@ -244,16 +244,6 @@ def test_comparisons_and_score_files_leave_provisional_scores_out(store, tmp_pat
     assert [(one.run.id, len(one.scores)) for one in read_scored(tmp_path / "scores.jsonl")] == [("ended", 3)]
 
 
-def test_an_overview_says_how_many_scores_are_provisional(store):
-    run = a_run()
-    begin(store, run)
-    so_far(store, run, provisional(scores_of(run)))
-    assert [one.summary.provisional for one in store.overviews(-0.2)] == [3]
-    end(store, run)
-    store_scores(store, run, scores_of(run))
-    assert [one.summary.provisional for one in store.overviews(-0.2)] == [0]
-
-
 def test_a_text_that_looks_like_the_mark_is_none(store):
     run = a_run()
     store.record(as_events(run))
