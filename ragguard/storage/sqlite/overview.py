@@ -122,7 +122,7 @@ class Overview:
 
 
 def overviews_at(
-    connection: sqlite3.Connection, seqs: Sequence[int], misleads: float, *, texts: bool = True
+    connection: sqlite3.Connection, seqs: Iterable[int], misleads: float, *, texts: bool = True
 ) -> dict[int, Overview]:
     """Returns the runs with these `seq`; raises where a row cannot be read."""
     heads, steps = rows_at(connection, seqs)

@@ -6,7 +6,7 @@ Each page is one short read. A run that cannot be read is an error that names it
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -22,10 +22,8 @@ from ragguard.storage.sqlite.score_rows import RunMeans, means_at
 from ragguard.storage.sqlite.stored_runs import find_run
 
 T = TypeVar("T")
-_ReadRuns: TypeAlias = Callable[[sqlite3.Connection, Sequence[int]], dict[int, T]]
-"""Reads the runs with these `seq`."""
-_ReadRun: TypeAlias = Callable[[sqlite3.Connection, dict[int, str]], Mapping[int, T]]
-"""Reads the run of one `seq`, which is given with its id."""
+_ReadRuns: TypeAlias = Callable[[sqlite3.Connection, Mapping[int, str]], Mapping[int, T]]
+"""Reads some runs (`seq` → id)."""
 PAGE = 200
 """The number of runs that are read at once."""
 UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
@@ -77,12 +75,13 @@ class StoreReader:
 
     def run_at(self, position: int) -> Run | None:
         """Returns the run at a position, from 0, in the order in which they were captured."""
-        return next(iter(self._selected(rows.runs_at, "ORDER BY seq LIMIT 1 OFFSET ?", position)), None)
+        found = self._selected(rows.runs_at, "ORDER BY seq LIMIT 1 OFFSET ?", position)
+        return next(iter(found.values()), None)
 
     def latest(self, count: int) -> list[ScoredRun]:
         """Returns the runs that were captured last, the latest last, with their results and without texts."""
         last = "WHERE seq IN (SELECT seq FROM runs ORDER BY seq DESC LIMIT ?) ORDER BY seq"
-        return self._selected(partial(rows.scored_at, texts=False), last, count)
+        return [*self._selected(partial(rows.scored_at, texts=False), last, count).values()]
 
     def scored_runs(
         self, *, texts: bool = True, level: Level | None = None, span: range | None = None
@@ -111,48 +110,35 @@ class StoreReader:
     def _each(self, read: _ReadRuns[T], span: range | None = None) -> Iterator[T]:
         """Yields the result of `read` for each run, or each with a `seq` of a span, page by page."""
         after, end = (0, 2**62) if span is None else (span.start - 1, span.stop)
-        while True:
-            with self._db.snapshot() as db:
-                page = "WHERE seq > ? AND seq < ? ORDER BY seq LIMIT ?"
-                seqs = rows.find_seqs(db, page, after, end, PAGE)
-                found = self._read(db, seqs, read)
-            if not seqs:
-                return
+        page = "WHERE seq > ? AND seq < ? ORDER BY seq LIMIT ?"
+        while found := self._selected(read, page, after, end, PAGE):
             yield from found.values()
-            after = seqs[-1]
+            after = max(found)
 
-    def _selected(self, read: _ReadRuns[T], clauses: str, *values: object) -> list[T]:
+    def _selected(self, read: _ReadRuns[T], clauses: str, *values: object) -> Mapping[int, T]:
+        """Returns the result of `read` for the runs that SQL clauses select, by their `seq`."""
         with self._db.snapshot() as db:
-            return [*self._read(db, rows.find_seqs(db, clauses, *values), read).values()]
+            runs = dict(db.execute(f"SELECT seq, id FROM runs {clauses}", values).fetchall())
+            return self._read(db, runs, read) if runs else {}
 
-    def _read(self, db: sqlite3.Connection, seqs: Sequence[int], read: _ReadRuns[T]) -> dict[int, T]:
+    def _read(self, db: sqlite3.Connection, runs: Mapping[int, str], read: _ReadRuns[T]) -> Mapping[int, T]:
         """Returns the result of `read` for some runs; a StoreError names the first that cannot be read."""
         try:
-            return read(db, seqs)
+            return read(db, runs)
         except (*UNREADABLE, sqlite3.OperationalError) as error:
             if isinstance(error, sqlite3.OperationalError) and "malformed JSON" not in str(error):
                 raise
-            if len(seqs) > 1:
-                for seq in seqs:
-                    self._read(db, [seq], read)
-            (run_id,) = db.execute("SELECT id FROM runs WHERE seq = ?", (seqs[0],)).fetchone()
-            raise self._unreadable(run_id, error) from error
+            for seq, run_id in runs.items() if len(runs) > 1 else ():
+                self._read(db, {seq: run_id}, read)
+            run_id = next(iter(runs.values()))
+            raise StoreError(
+                f"the run {run_id!r} in {self._db.name} cannot be read: {describe(error)}; delete it with "
+                f"rg.delete({run_id!r}), or restore the file"
+            ) from error
 
-    def _one(self, run_id: str, read: _ReadRun[T]) -> T | None:
+    def _one(self, run_id: str, read: _ReadRuns[T]) -> T | None:
         """Returns the result of `read` for the run with this id, or the latest that is called so; None where the store
         does not have the run."""
         with self._db.snapshot() as db:
             seq = find_run(db, run_id)
-            if seq is None:
-                return None
-            (id,) = db.execute("SELECT id FROM runs WHERE seq = ?", (seq,)).fetchone()
-            try:
-                return read(db, {seq: id})[seq]
-            except UNREADABLE as error:
-                raise self._unreadable(run_id, error) from error
-
-    def _unreadable(self, run_id: str, error: BaseException) -> StoreError:
-        return StoreError(
-            f"the run {run_id!r} in {self._db.name} cannot be read: {describe(error)}; delete it with "
-            f"rg.delete({run_id!r}), or restore the file"
-        )
+        return None if seq is None else self._selected(read, "WHERE seq = ?", seq).get(seq)

@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
+from operator import attrgetter
 from sqlite3 import Row
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -82,30 +83,18 @@ def _sub_step_of(data: Sequence[Any], items: Items) -> SubStep:
     return SubStep(query, passages, name, started_ns, ended_ns=ended_ns, status=status)
 
 
+_dropped_values = attrgetter("position", "reason", "utility", "p_abstain", "p_relevant")
+_DECISION_VALUES: Final = ("status", "elapsed_ms", "reason", "engine", "started_ns")
+
+
 def _decision(table: PassageTable, decision: Decision) -> Data:
     def rows(dropped: Iterable[Dropped]) -> list[list[Any]]:
-        return [
-            [
-                table.position_of(one.passage),
-                one.position,
-                one.reason,
-                one.utility,
-                one.p_abstain,
-                one.p_relevant,
-            ]
-            for one in dropped
-        ]
+        return [[table.position_of(one.passage), *_dropped_values(one)] for one in dropped]
 
-    return {
-        "kept": table.positions_of(decision.kept),
-        "dropped": rows(decision.dropped),
-        **({"would_drop": rows(decision.would_drop)} if decision.would_drop else {}),
-        "status": decision.status,
-        "elapsed_ms": decision.elapsed_ms,
-        "reason": decision.reason,
-        "engine": decision.engine,
-        "started_ns": decision.started_ns,
-    }
+    lists: Data = {"kept": table.positions_of(decision.kept), "dropped": rows(decision.dropped)}
+    if decision.would_drop:
+        lists["would_drop"] = rows(decision.would_drop)
+    return lists | {name: getattr(decision, name) for name in _DECISION_VALUES}
 
 
 def _decision_of(data: Data, items: Items) -> Decision:
@@ -272,7 +261,11 @@ def runs_at(connection: sqlite3.Connection, seqs: Iterable[int], *, texts: bool 
 
 
 def scores_at(
-    connection: sqlite3.Connection, runs: dict[int, str], level: Level | None = None, *, unsent: bool = False
+    connection: sqlite3.Connection,
+    runs: Mapping[int, str],
+    level: Level | None = None,
+    *,
+    unsent: bool = False,
 ) -> dict[int, list[Score]]:
     """Returns the scores of the runs (`seq` → id), or those of one level, or those that no sink has received yet, in
     the order in which they were stored."""
@@ -281,7 +274,7 @@ def scores_at(
     cursor.row_factory = None  # plain tuples, since there may be a million rows
     wanted, of_level = ("", ()) if level is None else ("level = ? AND ", (level,))
     wanted += "scores.seq > (SELECT emit_after FROM runs WHERE seq = scores.run) AND " if unsent else ""
-    rows = list(chunks(cursor, _SCORES.format(f"{wanted}run IN ({{}})"), list(runs), *of_level))
+    rows = list(chunks(cursor, _SCORES.format(f"{wanted}run IN ({{}})"), runs, *of_level))
     origins = origins_of(connection, {row[-1] for row in rows})
     for row in rows:
         scores[row[1]].append(_score_of(row, runs[row[1]], origins[row[-1]]))
@@ -313,10 +306,10 @@ def _score_of(row: Sequence[Any], run_id: str, origin: Origin) -> Score:
     )  # fmt: skip
 
 
-def failures_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int, list[Failure]]:
+def failures_at(connection: sqlite3.Connection, runs: Mapping[int, str]) -> dict[int, list[Failure]]:
     """Returns the failures of the runs (`seq` → id)."""
     failures: dict[int, list[Failure]] = {seq: [] for seq in runs}
-    for row in chunks(connection, "SELECT * FROM failures WHERE run IN ({}) ORDER BY seq", list(runs)):
+    for row in chunks(connection, "SELECT * FROM failures WHERE run IN ({}) ORDER BY seq", runs):
         failures[row["run"]].append(
             Failure(
                 row["scorer"], row["error"], row["message"], bool(row["will_retry"]), run_id=runs[row["run"]],
@@ -326,7 +319,7 @@ def failures_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[in
     return failures
 
 
-def documents_at(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, set[str]]:
+def documents_at(connection: sqlite3.Connection, seqs: Iterable[int]) -> dict[int, set[str]]:
     """Returns the digests of the passages that the runs with these `seq` saw; raises where a row cannot be read."""
     found: dict[int, set[str]] = {seq: set() for seq in seqs}
     items = (
@@ -340,7 +333,7 @@ def documents_at(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[in
 
 def origins_of(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Origin]:
     """Returns the origins with these numbers."""
-    found = chunks(connection, _ORIGINS, list(numbers))
+    found = chunks(connection, _ORIGINS, numbers)
     return {number: tuple(origin) for number, *origin in found}
 
 
@@ -349,7 +342,7 @@ def rows_at(
 ) -> tuple[list[tuple[sqlite3.Row, Data]], list[tuple[sqlite3.Row, Data]]]:
     """Returns the rows of runs and of their steps, in order, each with its body; raises where one cannot be read."""
     runs, steps = (
-        [(row, json.loads(row["body"])) for row in chunks(connection, statement, list(seqs))]
+        [(row, json.loads(row["body"])) for row in chunks(connection, statement, seqs)]
         for statement in (
             "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq",
             "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq",
@@ -360,17 +353,18 @@ def rows_at(
 
 def texts_of(connection: sqlite3.Connection, bodies: Sequence[Data]) -> dict[str, str]:
     """Returns the texts that bodies need, by digest."""
-    wanted = list({digest for body in bodies for digest in digests_in(body)})
+    wanted = {digest for body in bodies for digest in digests_in(body)}
     rows = chunks(connection, "SELECT digest, text FROM passages WHERE digest IN ({})", wanted)
     return {row["digest"].hex(): row["text"] for row in rows}
 
 
 def chunks(
-    connection: sqlite3.Connection | sqlite3.Cursor, statement: str, values: Sequence[Any], *before: object
+    connection: sqlite3.Connection | sqlite3.Cursor, statement: str, values: Iterable[Any], *before: object
 ) -> Iterator[sqlite3.Row]:
     """Yields the rows of a statement over more values than SQLite takes at once, behind the parameters `before`."""
-    for start in range(0, len(values), _MOST_PARAMETERS):
-        chunk = values[start : start + _MOST_PARAMETERS]
+    left = list(values)
+    for start in range(0, len(left), _MOST_PARAMETERS):
+        chunk = left[start : start + _MOST_PARAMETERS]
         yield from connection.execute(
             statement.format(",".join("?" * len(chunk))), (*before, *chunk)
         ).fetchall()

@@ -214,7 +214,7 @@ _MEANS = (
 )
 
 
-def means_at(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, RunMeans]:
+def means_at(connection: sqlite3.Connection, seqs: Iterable[int]) -> dict[int, RunMeans]:
     """Returns the runs with these `seq`; raises where a row cannot be read."""
     rows = chunks(connection, "SELECT seq, question FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
     runs = {seq: RunMeans(storable(question)) for seq, question in rows}
