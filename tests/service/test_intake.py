@@ -13,7 +13,7 @@ from support.runs import a_run, as_events
 from ragguard.capture.events import RunStarted, StepEnded
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
-from ragguard.errors import Closed, StoreError, StoreUnavailable
+from ragguard.errors import StoreError, StoreUnavailable
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.runtime.faults import Faults
 from ragguard.service import intake as module
@@ -118,14 +118,6 @@ def test_events_keep_their_order_and_go_in_batches(start):
     intake.do(lambda: None).result(10)
     assert [run.id for run in store.runs()] == [f"r{number}" for number in range(100)]
     assert store.largest > 50
-
-
-def test_work_is_done_behind_what_was_put_in_before(start):
-    intake, store = start()
-    put(intake, a_run("before"))
-    assert intake.do(lambda: store.run_count()).result(10) == 1
-    with pytest.raises(ZeroDivisionError):
-        intake.do(lambda: 1 // 0).result(10)
 
 
 def test_a_hook_that_is_told_to_waits_for_room_and_nothing_is_lost(start):
@@ -340,16 +332,6 @@ def test_disk_that_fails_until_the_end_loses_and_counts_what_waited(start, tmp_p
     assert intake.close(10)
     assert store.counts["events_lost"] == 400
     assert "took nothing until the end" in caplog.text
-
-
-def test_closing_writes_what_is_in(start):
-    intake, store = start()
-    for number in range(200):
-        put(intake, a_run(f"r{number}"))
-    assert intake.close(10)
-    assert store.run_count() == 200
-    with pytest.raises(Closed):
-        intake.do(lambda: None).result(1)
 
 
 HUNDRED_THOUSAND = """

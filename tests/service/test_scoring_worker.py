@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import threading
@@ -19,7 +18,6 @@ from support.runs import a_run, as_events
 from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 
 from ragguard import Passage, RagGuard, RetrievalStep, Run
-from ragguard.capture.events import StepAmended
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.layers import Coalesce
 from ragguard.errors import EngineUnreachable
@@ -146,17 +144,6 @@ def test_steps_of_one_turn_are_one_look(make, monkeypatch):
     assert steps_seen(pipeline) == [(2, "at once")]
 
 
-def test_a_step_that_is_amended_is_looked_at_again(make):
-    pipeline = ScriptedPipeline(live=("at once",))
-    service = make(pipeline)
-    begin(service, a_run(), steps=1)
-    eventually(lambda: pipeline.seen_open)
-    kept = a_run().steps[0].passages[:1]
-    service.intake(StepAmended("r1", "r1-s0", kept))
-    eventually(lambda: len(pipeline.seen_open) == 2)
-    assert [len(run.steps[0].passages) for run, _ in pipeline.seen_open] == [3, 1]
-
-
 def test_a_step_that_ends_after_its_run_is_scored_with_it(make):
     service = make(tick_seconds=0.05)
     run = a_run()
@@ -168,16 +155,6 @@ def test_a_step_that_ends_after_its_run_is_scored_with_it(make):
     assert service.flush(10)
     assert {one.step_id for one in service.store.scores("r1")} == {"r1-s0", "r1-s1", ""}
     assert not any(one.provisional for one in service.store.scores("r1"))
-
-
-def test_a_run_that_is_not_chosen_is_not_looked_at(make):
-    pipeline = ScriptedPipeline(live=BOTH)
-    service = make(pipeline, score_rate=0.0)
-    begin(service, a_run())
-    begin(service, a_run("r2"))
-    end(service, a_run("r2"))
-    assert service.flush(10)
-    assert pipeline.seen_open == []
 
 
 def test_an_open_run_is_redacted_before_it_is_scored(make):
@@ -383,13 +360,6 @@ async def server():
         yield one
 
 
-@pytest.fixture
-async def rg(server, tmp_path):
-    one = RagGuard(server.url, store=tmp_path / "s.db", scorers=("utility",), exit_timeout=0.5)
-    yield one
-    await one.aclose(2)
-
-
 async def errors(rg, run):
     found = await aeventually(lambda: rg.failures(run.id))
     return {failure.error for failure in found}, {failure.will_retry for failure in found}
@@ -437,18 +407,6 @@ async def test_a_disturbance_of_a_server_that_has_answered_costs_no_run(server, 
     assert rg.failures(run.id) == []
     await rg.aclose(2)
     await engine.aclose()
-
-
-async def test_a_server_that_hangs_does_not_hold_up_flush_and_close(rg, server):
-    capture(rg, "before?")
-    assert await rg.aflush(20)
-    server.handler = lambda request: Reply(wait_s=600)
-    run = capture(rg, "while it hangs?")
-    async with asyncio.timeout(30):  # the engine's own patience is longer
-        assert not await rg.aflush(0.3)
-        report = await rg.aclose(0.3)
-    assert report.pending == 1
-    assert run.id
 
 
 async def test_what_an_engine_failed_in_for_good_is_asked_again_in_the_same_store(tmp_path):

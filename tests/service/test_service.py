@@ -87,16 +87,6 @@ def test_nothing_is_started_before_it_is_needed(make):
     assert service.close(1.0)
 
 
-def test_open_runs_are_counted_and_not_awaited(make):
-    service = make()
-    capture(service, a_run("ended"))
-    for event in as_events(a_run("open"))[:-1]:
-        service.intake(event)
-    report = service.flush(10)
-    assert report
-    assert (report.scored, report.open) == (1, 1)
-
-
 def test_flush_honours_its_timeout_and_says_what_is_missing(make):
     service = make(ScriptedPipeline(gate=threading.Event()))
     capture(service, a_run("r1"), a_run("r2"))
@@ -144,16 +134,6 @@ def test_while_the_engine_is_down_one_run_at_a_time_is_tried(make):
     assert len({run.id for run in service.scripted.seen}) > 8
 
 
-def test_attempts_are_bounded_and_the_last_failure_says_so(make):
-    service = make(ScriptedPipeline(fault=lambda run: EngineUnreachable("nothing answers")))
-    capture(service, a_run())
-    eventually(lambda: service.store.failures("r1") and not service.store.failures("r1")[0].will_retry)
-    assert service.store.failures("r1")[0].attempts == 3
-    report = service.flush(10)
-    assert report
-    assert report.failed == 1
-
-
 def test_flush_does_not_wait_for_an_attempt_that_is_too_far_away(make):
     service = make(
         ScriptedPipeline(fault=lambda run: EngineUnreachable("nothing answers")),
@@ -164,14 +144,6 @@ def test_flush_does_not_wait_for_an_attempt_that_is_too_far_away(make):
     report = service.flush(600)
     assert not report
     assert report.pending == 1
-
-
-def test_a_number_that_is_none_is_a_failure(make):
-    service = make(ScriptedPipeline(value=float("nan")))
-    capture(service, a_run())
-    assert service.flush(10)
-    assert service.store.scores("r1") == []
-    assert {failure.error for failure in service.store.failures("r1")} == {"NotFinite"}
 
 
 # Sinks
@@ -188,23 +160,6 @@ def test_sinks_get_what_was_stored(make):
     assert scored.ended_ns >= scored.started_ns > 0
     service.close(5)
     assert sink.closed == 1
-
-
-@pytest.mark.parametrize("error", [RuntimeError("no"), asyncio.CancelledError("no"), BaseException("no")])
-def test_sink_that_fails_or_whose_own_work_is_cancelled_stops_nobody_and_is_counted(make, caplog, error):
-    bad, good = ListSink(error=error), ListSink()
-    service = make(sinks=[bad, good])
-    capture(service, a_run("r1"), a_run("r2"))
-    report = service.flush(10)
-    assert not report, "what did not reach its sink is not done"
-    assert (report.scored, report.pending) == (2, 0)
-    assert str(report).startswith(
-        "not everything was delivered: 2 scored; 2 scored runs to ListSink not delivered ("
-        f"{type(error).__name__}"
-    )
-    assert len(good.got) == 2
-    assert service.store.counts["sink_failures"] == 2
-    assert caplog.text.count("ListSink failed") == 1
 
 
 @pytest.mark.parametrize(
@@ -246,25 +201,6 @@ def test_references_are_found_on_the_scorers_side_and_kept(make):
         "has some": ["Ada Berg"],
     }
     assert service.store.run("r1").references == ["Ada Berg"]
-
-
-async def _find(question):
-    return ["Ada Berg", "A. Berg"]
-
-
-@pytest.mark.parametrize(
-    ("function", "expected"),
-    [(_find, ["Ada Berg", "A. Berg"]), (lambda question: None, None)],
-    ids=["async", "none"],
-)
-def test_references_may_be_found_by_a_coroutine_or_not_at_all(make, function, expected):
-    service = make(references=function)
-    run = a_run()
-    run.references = None
-    capture(service, run)
-    assert service.flush(10)
-    assert service.store.run("r1").references == expected
-    assert service.store.failures("r1") == []
 
 
 def test_redaction_comes_before_anything_is_written(make, tmp_path):
@@ -333,15 +269,6 @@ def test_without_a_store_what_is_too_much_is_dropped_and_counted(make):
 
 
 # Its end
-
-
-def test_close_keeps_to_its_time_and_gives_back_what_is_under_way(make):
-    service = make(ScriptedPipeline(gate=threading.Event()))
-    capture(service, *(a_run(f"r{number}") for number in range(3)))
-    report = service.close(0.2)  # nothing will ever be scored
-    assert report.pending == 3
-    assert service.close(5) == report
-    assert service.flush(5) == report
 
 
 @pytest.mark.parametrize("path", ["store.db", None])
@@ -470,17 +397,6 @@ async def test_a_run_is_scored_when_asked_for(make):
     assert service.store.scores("r1") == scores_of(a_run())
     again = await service.scoring.evaluate(a_run())
     assert list(again.scores) == scores_of(a_run())
-    assert len(service.scripted.seen) == 1
-
-
-async def test_asking_while_the_background_is_at_it_asks_the_engine_once(make):
-    service = make(ScriptedPipeline(gate=threading.Event()))
-    capture(service, a_run())
-    assert await asyncio.to_thread(service.scripted.entered.wait, 10)
-    asked = asyncio.ensure_future(service.scoring.evaluate(a_run()))
-    await asyncio.sleep(0)
-    service.scripted.gate.set()
-    assert list((await asked).scores) == scores_of(a_run())
     assert len(service.scripted.seen) == 1
 
 

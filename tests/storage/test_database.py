@@ -1,7 +1,6 @@
 """The connection of a store: transactions, processes, forks, a file that goes away, and tables of other versions."""
 
 import gc
-import os
 import sqlite3
 import threading
 from contextlib import closing, suppress
@@ -78,16 +77,6 @@ def test_disk_that_takes_nothing_at_the_start_is_an_error(tmp_path, disk, fault)
         Store(tmp_path / "s.db")
 
 
-def test_path_where_no_file_can_be_made_is_an_error(tmp_path):
-    if os.geteuid() == 0:
-        path = "/proc/ragguard.db"  # a folder where not even root makes files
-    else:
-        tmp_path.chmod(0o500)
-        path = tmp_path / "s.db"
-    with pytest.raises(StoreError, match="unable to open"):
-        Store(path)
-
-
 def damaged(store, path, change):
     """Closes a store, changes its file with `change`, and opens it again."""
     captured(store, a_run("before"))
@@ -136,16 +125,6 @@ def test_file_with_another_schema_is_an_error_at_the_start_and_stays_as_it_is(tm
     with pytest.raises(StoreError, match=r"s\.db"):
         damaged(Store(path), path, change)
     assert [path.read_bytes()] == contents
-
-
-def test_a_file_of_another_program_is_refused(tmp_path):
-    (tmp_path / "text.db").write_text("not a database, but long enough to look like one" * 50)
-    with pytest.raises(StoreError, match="no SQLite file"):
-        Store(tmp_path / "text.db")
-    with closed_after(tmp_path / "other.db") as db:
-        db.execute("CREATE TABLE theirs (x)")
-    with pytest.raises(StoreError, match="another program"):
-        Store(tmp_path / "other.db")
 
 
 @pytest.mark.parametrize("path", ["s.db", None])

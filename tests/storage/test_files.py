@@ -73,13 +73,6 @@ def flip(path, at, length=64):
         file.write(bytes(byte ^ 0xFF for byte in found))
 
 
-def filled(path):
-    store = Store(path)
-    captured(store, *(a_run(f"r{number}", passages=40) for number in range(30)))
-    store.close()
-    return path.read_bytes()
-
-
 def test_damage_that_is_met_while_running_is_said_with_the_way_out(path):
     store = in_use(path)
     with closed_after(path) as db:
@@ -170,11 +163,6 @@ def test_a_copy_without_the_log_is_said_to_be_one(path):
     copy = copied_while_in_use(path, "")
     with pytest.raises(StoreError, match=r"copy\.db is an empty file.*copy the -wal file"):
         StoreReader(copy)
-
-
-def test_a_copy_with_its_log_is_read(path):
-    copy = copied_while_in_use(path, "", "-wal")
-    assert ids(copy) == ["new"]
 
 
 def test_a_reader_leaves_no_log_behind_and_none_is_taken_from_a_writer(path):

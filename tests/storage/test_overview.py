@@ -123,14 +123,6 @@ def test_only_what_the_model_got_counts_as_misleading():
     assert unread_positions(rewritten) == [1, 2, 3]
 
 
-def test_a_run_whose_passages_all_were_dropped_has_no_worst_one():
-    run = a_run(steps=1, passages=1)
-    run.steps[0].decision = Decision([], [Dropped(run.steps[0].candidates[0], 1, "why", -0.9)], "pruned")
-    run.steps[0].passages = []
-    summary = told_of(run, [Score("utility", -0.9, "passage", run.id, run.steps[0].id, position=1)]).summary
-    assert (summary.worst, summary.misleading) == (None, 0)
-
-
 @pytest.mark.parametrize("made", [["a", ODD], "no list", None, {"a": 1}])
 def test_sub_questions_that_a_scorer_made(made):
     run = a_run()

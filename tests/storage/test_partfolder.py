@@ -90,17 +90,3 @@ def test_disk_that_fills_up_leaves_the_result_of_before(folder, changes):
     changes.fail(10**9, None)
     assert (folder.finished(), values(folder)) == (["a"], {0.25})
     assert not list(folder.path.rglob(".*"))
-
-
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), Killed()], ids=["full", "killed"])
-@pytest.mark.parametrize("after", range(4))
-def test_folder_that_could_not_be_begun_is_begun_again(tmp_path, changes, after, error):
-    """Settings and plan are written and renamed."""
-    folder = PartFolder(tmp_path / "out")
-    changes.fail(after, error)
-    with pytest.raises((StoreError, Killed), match="free the disk" if isinstance(error, OSError) else None):
-        folder.begin({}, 1, ["a"])
-    changes.fail(10**9, None)
-    assert folder.settings() is None or folder.settings()["part_bytes"] == 1
-    folder.begin({}, 1, ["a"])
-    assert folder.planned() == ["a"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.mean_checks import check_same_means
 from support.means import means_of
 from support.runs import a_run, as_events, scores_of
 from support.stored import store_scores
@@ -16,36 +15,6 @@ from ragguard.storage.files.runfile import write_scores
 from ragguard.storage.source import read_means, read_scored
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.store import Store
-
-
-def scored(id, value):
-    run = a_run(id, question=f"who is {id}?")
-    of = {"run_id": id, "step_id": run.steps[0].id}
-    scores = [
-        *(
-            Score(
-                "utility", value + place, "passage", position=place, engine=f"m{place}", prompts="p/1", **of
-            )
-            for place in range(3)
-        ),
-        *(Score("udcg", value, "step", id, step.id, reference_source="gold") for step in run.steps),
-        Score("udcg", -value, "step", stage="candidates", **of),
-        Score("seper", value, "step", reference_source="gold", **of),
-        Score("seper", value / 2, "step", reference_source="answer", references_hash="a", **of),
-        Score("udcg_context", value, "run", id, stage="candidates"),
-    ]
-    return ScoredRun(run, scores, [Failure("belief", "Timeout", "too late", True, id)])
-
-
-def test_a_store_and_its_records_have_the_same_means(tmp_path):
-    runs = [scored(f"r{number}", number / 8) for number in range(450)]  # more than two pages
-    runs.append(ScoredRun(a_run("nothing was said of it", steps=0)))
-    store = Store(tmp_path / "s.db")
-    for one in runs:
-        store.add_scored([ScoredRun(one.run)])
-        store.store_outcome(ScoringOutcome(one.run.id, "x", 1, one.scores, one.failures))
-    store.close()
-    check_same_means(read_means(tmp_path / "s.db"), map(means_of, runs))
 
 
 def test_scores_of_two_versions_are_never_mixed(tmp_path):
@@ -140,17 +109,6 @@ def test_a_score_that_changes_replaces_itself_and_one_that_does_not_is_no_news(s
     ]  # fmt: skip
 
 
-def test_an_open_run_is_not_done_however_much_was_said_of_it(store):
-    run = a_run()
-    begin(store, run)
-    so_far(store, run, provisional(scores_of(run)))
-    left = store.left()
-    assert (left.pending, left.open) == (0, 1)
-    assert store.claim(5)[0] == []
-    end(store, run)
-    assert [claim.run.id for claim in store.claim(5)[0]] == ["r1"]
-
-
 def test_the_end_takes_the_mark_away_and_keeps_what_was_paid(store):
     run = a_run()
     begin(store, run)
@@ -210,26 +168,6 @@ def test_final_scores_of_a_run_that_goes_on_stay_until_its_next_end(store):
     store.record([RunEnded("part")])
     store_scores(store, longer, scores_of(longer, 0.8), revision=2)
     assert [(one.value, one.provisional) for one in store.scores("r1")] == [(0.8, False)] * 4
-
-
-def test_failures_so_far_stand_until_more_is_known(store):
-    run = a_run()
-    begin(store, run)
-    so_far(store, run, [], [Failure("utility", "EngineUnreachable", "away", True)])
-    assert [one.error for one in store.failures("r1")] == ["EngineUnreachable"]
-    so_far(store, run, provisional(scores_of(run)))
-    assert store.failures("r1") == []
-    so_far(store, run, [], [Failure("utility", "EngineUnreachable", "away", True)])
-    end(store, run)
-    store_scores(store, run, scores_of(run))
-    assert store.failures("r1") == []
-
-
-def test_references_that_were_found_for_an_open_run_stay_with_it(store):
-    run = replace(a_run(), references=None)
-    begin(store, run)
-    store.store_provisional("r1", [], [], ["Ada Berg"])
-    assert store.open_run("r1").references == ["Ada Berg"]
 
 
 def test_comparisons_and_score_files_leave_provisional_scores_out(store, tmp_path):

@@ -138,14 +138,6 @@ def test_each_score_is_stored_once(store):
     assert store.scores("r1") == scores_of(run)
 
 
-def test_another_engine_or_other_references_give_scores_beside_the_old(store):
-    run = a_run()
-    captured(store, run)
-    store_scores(store, run, scores_of(run))
-    store_scores(store, run, scores_of(run, engine="m/second"), identity="y")
-    assert store.scores("r1") == scores_of(run) + scores_of(run, engine="m/second")
-
-
 def test_scores_of_a_run_that_changed_since_are_replaced(store):
     run = a_run(steps=1)
     captured(store, run)
@@ -236,12 +228,6 @@ def test_an_id_that_another_question_has_is_refused(store):
         store.submit(a_run(question="what else?"), "x")
 
 
-def test_a_submitted_run_replaces_what_was_there(store):
-    store.add_scored([ScoredRun(a_run(steps=3, passages=5))])
-    store.submit(a_run(steps=1, passages=1), "x")
-    assert store.run("r1") == a_run(steps=1, passages=1)
-
-
 def test_memory_bounds_what_waits():
     store = Store(most_waiting=2)
     for number in range(5):
@@ -280,14 +266,6 @@ def test_runs_of_a_dead_process_are_taken_over(tmp_path):
         "ended": "ok",
         "open": "abandoned",
     }
-
-
-def test_runs_of_a_living_process_are_left_to_it(tmp_path):
-    first, second = Store(tmp_path / "s.db"), Store(tmp_path / "s.db")
-    captured(first, a_run())
-    second.housekeep()
-    assert second.claim(9)[0] == []
-    assert len(first.claim(9)[0]) == 1
 
 
 def test_a_lease_that_ran_out_is_no_lease(tmp_path):

@@ -69,13 +69,6 @@ def test_a_run_that_begins_and_ends_in_one_transaction_is_written_once(tmp_path)
     assert sum(one.startswith("UPDATE runs") for one in statements) <= 1, "one for all of them"
 
 
-def test_runs_of_one_transaction_stand_in_the_order_of_their_starts(tmp_path):
-    starts = [RunStarted(Run(f"r{number}", "who?", status="open")) for number in range(5)]
-    with closing(Store(tmp_path / "s.db")) as store:
-        store.record([*starts, *(RunEnded(f"r{number}", "ok") for number in reversed(range(5)))])
-        assert store.run_ids() == [f"r{number}" for number in range(5)]
-
-
 def test_metadata_that_are_equal_and_not_the_same_stay_as_they_are(tmp_path):
     """1, 1.0 and True are equal in Python. What is known of a text that came before must not stand for another."""
     values = [1, True, 1.0, "1", None, 1]
