@@ -326,9 +326,8 @@ class Writing:
             stored = self._db.execute("SELECT * FROM runs WHERE seq = ?", (seq,)).fetchone()
             body = json.loads(stored["body"])
             table = PassageTable(self.texts, body.pop("items", ()))
-            row = self._rows[seq] = RunRow(
-                **{name: stored[name] for name in _COLUMNS}, body=body, table=table
-            )
+            columns = {name: stored[name] for name in _COLUMNS}
+            row = self._rows[seq] = RunRow(**columns, body=body, table=table)
         part = self._parts[run_id] = StoredPart(row, *place)
         return part
 
