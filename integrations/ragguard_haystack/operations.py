@@ -284,8 +284,8 @@ class Operations:
         run.answer = reply_in(result) or run.answer
         if isinstance(replies := result.get("replies"), list):  # of a generator
             run.asks_model = True
-            self.recorder.model_asked(run.id, operation.number, operation.given, texts_in)
-            self.recorder.model_replied(run.id, operation.number, replies, texts_in)
+            self.recorder.model_asked(run.id, operation.number, partial(texts_in, operation.given))
+            self.recorder.model_replied(run.id, operation.number, partial(texts_in, replies))
 
     def _end(self, run: HaystackRun, error: BaseException | None) -> None:
         status: Status = status_of(error)

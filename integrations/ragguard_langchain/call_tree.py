@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -173,12 +174,12 @@ class CallTree:
     def model_asked(self, parent_id: UUID | None, key: UUID, given: object) -> None:
         """Notes that a model is asked, in the call with this id."""
         if run_id := self.run_of_model(parent_id, asked=True):
-            self.recorder.model_asked(run_id, key, given, texts_in)
+            self.recorder.model_asked(run_id, key, partial(texts_in, given))
 
     def model_replied(self, parent_id: UUID | None, key: UUID, reply: object) -> None:
         """Notes the reply of a model that was asked in the call with this id."""
         if run_id := self.run_of_model(parent_id, asked=False):
-            self.recorder.model_replied(run_id, key, reply, texts_in)
+            self.recorder.model_replied(run_id, key, partial(texts_in, reply))
 
     def guard_decided(self, parent_id: UUID | None, verdict: Verdict, query: str, tool_call: str) -> None:
         """Records a guard's decision that was made in the call with this id, or in plain code inside a run."""

@@ -124,7 +124,7 @@ class Spans:
             call = opened.by_id.pop(id_, None)
             if call is None:
                 if (run_id := opened.asked.pop(id_, "")) and isinstance(result, REPLIES):  # and no stream
-                    self.recorder.model_replied(run_id, id_, result, texts_in)
+                    self.recorder.model_replied(run_id, id_, partial(texts_in, result))
                 return
             try:  # noqa: SIM105 - a context manager costs a microsecond
                 opened.current.reset(call.token)
@@ -203,7 +203,7 @@ class Spans:
             self.runs.hold(call)  # it may end after the user has left `with rg.run(...)`
         elif kind is Kind.SYNTHESIS and (isinstance(instance, NoText) or not nodes_in(arguments)):
             # It answers without a model: nothing is read.
-            self.recorder.model_asked(call.run.id, span_id, "", texts_in)
+            self.recorder.model_asked(call.run.id, span_id, tuple)
         elif kind is Kind.TOOL:
             self.runs.tool_began(call)
         self._opened(call)
@@ -218,7 +218,7 @@ class Spans:
         asked[span_id] = run_id
         if len(asked) > OPEN_KEPT:
             asked.pop(next(iter(asked)), None)
-        self.recorder.model_asked(run_id, span_id, prompt_of(arguments), texts_in)
+        self.recorder.model_asked(run_id, span_id, partial(texts_in, prompt_of(arguments)))
 
     def _enter_root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
         call = Call(span_id, kind)

@@ -5,8 +5,8 @@ writer's thread, by their words: without case, punctuation and white space. A te
 input is stored.
 
     calls.retrieved(step_id, event)       # a retrieval has ended
-    calls.asked(key, messages, text_of)   # a model is asked: the retrievals that nothing had read before
-    calls.replied(key, reply, text_of)
+    calls.asked(key, texts)               # a model is asked: the retrievals that nothing had read before
+    calls.replied(key, texts)
     calls.read(step_id)                   # the passages that count as read, and what is known about it
 
 The call that counts is the one that answers: the last one whose reply is the run's answer, else the last one and those
@@ -143,8 +143,8 @@ _VERDICTS = frozenset(
 )
 """Words of graders: a reply that consists of them stands in other inputs by chance."""
 
-TextsOf: TypeAlias = Callable[[Any], Sequence[str]]
-"""Returns the texts in a model call's input or reply; called when an event is read."""
+Texts: TypeAlias = Callable[[], Sequence[str]]
+"""Returns the texts in a model call's input or reply, or those of candidates; called when an event is read."""
 
 
 def notice(metadata: Mapping[str, Any], counted: int) -> str:
@@ -158,13 +158,11 @@ def notice(metadata: Mapping[str, Any], counted: int) -> str:
 
 @dataclass(slots=True, eq=False)
 class ModelCall:
-    """One call of a model in a run."""
+    """One call of a model in a run, with functions that return the texts in its input and in its reply."""
 
     number: int
-    given: Any
-    texts_of: TextsOf
-    reply: Any = None
-    reply_of: TextsOf | None = None
+    given: Texts
+    reply: Texts | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -174,7 +172,7 @@ class EndedStep:
     event: StepEnded
     first: int
     """The number of the first model call that may have read it."""
-    bodies: Callable[[], Sequence[str]] | None = None
+    bodies: Texts | None = None
     """Returns the texts of the candidates without what stands before them there."""
     is_followed: bool = True
     """True where its passages are sought in the inputs of model calls."""
@@ -201,7 +199,7 @@ class ModelCalls:
         self,
         step_id: str,
         event: StepEnded,
-        bodies: Callable[[], Sequence[str]] | None = None,
+        bodies: Texts | None = None,
         *,
         followed: bool = True,
         failed: bool = False,
@@ -213,21 +211,20 @@ class ModelCalls:
         if len(self.steps) > STEPS_KEPT:
             del self.steps[next(iter(self.steps))]
 
-    def asked(self, key: object, given: Any, texts_of: TextsOf) -> list[str]:
+    def asked(self, key: object, given: Texts) -> list[str]:
         """Notes that a model is asked; returns the ids of the retrievals that ended since one was asked before."""
         since = takewhile(lambda item: item[1].first == self.asked_so_far, reversed(self.steps.items()))
         unread = [step_id for step_id, step in since if step.is_followed]
-        self._calls[key] = ModelCall(self.asked_so_far, given, texts_of)
+        self._calls[key] = ModelCall(self.asked_so_far, given)
         self.asked_so_far += 1
         if len(self._calls) > MOST_CALLS:
             del self._calls[next(iter(self._calls))]
         return unread[::-1]
 
-    def replied(self, key: object, reply: Any, texts_of: TextsOf) -> None:
+    def replied(self, key: object, reply: Texts) -> None:
         """Notes the reply of a model call."""
-        call = self._calls.get(key)
-        if call is not None:
-            call.reply, call.reply_of = reply, texts_of
+        if (call := self._calls.get(key)) is not None:
+            call.reply = reply
 
     def latest(self) -> list[tuple[StepEnded, Decision | None]]:
         """Returns the latest retrievals, the latest first, each with what the guards behind it have decided."""
@@ -299,7 +296,7 @@ class ModelCalls:
     def _counting(self, calls: Sequence[ModelCall]) -> list[ModelCall]:
         """Returns the calls that led to the answer, the last one first."""
         answer = words_of(self.answer)
-        may_be = (one for one in reversed(calls) if one.reply_of is None or answer in self._reply(one))
+        may_be = (one for one in reversed(calls) if one.reply is None or answer in self._reply(one))
         whole = next(may_be, None)
         answering = whole or calls[-1]
         counts, inputs = [answering], [self._input(answering)]
@@ -315,10 +312,10 @@ class ModelCalls:
         return counts
 
     def _input(self, call: ModelCall) -> str:
-        return self._joined(call.texts_of(call.given))
+        return self._joined(call.given())
 
     def _reply(self, call: ModelCall) -> str:
-        return "" if call.reply_of is None else self._joined(call.reply_of(call.reply))
+        return "" if call.reply is None else self._joined(call.reply())
 
     def _joined(self, texts: Sequence[str]) -> str:
         for text in texts:

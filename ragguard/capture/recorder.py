@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 import zlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -26,7 +26,7 @@ from ragguard.capture.events import (
     StepAmended,
     TurnKey,
 )
-from ragguard.capture.model_calls import TextsOf
+from ragguard.capture.model_calls import Texts
 from ragguard.capture.open_runs import (
     Advise,
     AdviseAsync,
@@ -256,7 +256,7 @@ class Recorder:
     def step_ended(
         self, step_id: str, passages: Any, *, unpack: Unpack | None = None, candidates: list[Passage] | None = None,
         decision: Decision | None = None, metadata: Mapping[str, Any] | None = None, trace: TraceContext | None = None,
-        k: object = None, bodies: Callable[[], Sequence[str]] | None = None,
+        k: object = None, bodies: Texts | None = None,
     ) -> None:  # fmt: skip
         """Closes a retrieval with what it gave; `trace` is for a span that was not known at its start.
 
@@ -310,23 +310,23 @@ class Recorder:
         self._runs.amend(StepAmended(run_id, step_id, advice=advice))
 
     @never_raises
-    def model_asked(self, run_id: str, key: object, given: Any, texts_of: TextsOf) -> None:
+    def model_asked(self, run_id: str, key: object, given: Texts) -> None:
         """Notes that a model is asked in an open run. Of what was retrieved before, those passages count as read whose
-        texts stand in what the model is `given`; `texts_of` gives its texts, when the event is read."""
+        texts stand in what the model is `given`."""
         runs = self._runs
         with runs.lock:
             run = runs.runs.get(run_id)
             if run is None or not run.sampled:
                 return
-            steps = run.model_calls.asked(key, given, texts_of)
+            steps = run.model_calls.asked(key, given)
         for step_id in steps:
             runs.amend(StepAmended(run_id, step_id, partial(run.model_calls.read, step_id)))
 
     @never_raises
-    def model_replied(self, run_id: str, key: object, reply: Any, texts_of: TextsOf) -> None:
+    def model_replied(self, run_id: str, key: object, reply: Texts) -> None:
         """Notes the reply of a model: where a later call is given it, what the model had been given was read."""
         if (run := self._runs.runs.get(run_id)) is not None:
-            run.model_calls.replied(key, reply, texts_of)
+            run.model_calls.replied(key, reply)
 
     @never_raises
     def without_steps(self, run_id: str) -> None:

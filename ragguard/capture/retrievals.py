@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from ragguard.capture.events import RunEnded, RunStarted, StepEnded, TurnKey
-from ragguard.capture.model_calls import DELIVERED, UNKNOWN
+from ragguard.capture.model_calls import DELIVERED, UNKNOWN, Texts
 from ragguard.capture.snapshot import OwnPassages, passages_of
 from ragguard.errors import InvalidInput
 from ragguard.records import (
@@ -64,7 +64,7 @@ class Retrieval:
     """The number of passages that the retriever was asked for, where the framework tells."""
     parts: list[Retrieval] | None = None
     """Parts that have ended, in the order of their ends."""
-    bodies: Callable[[], Sequence[str]] | None = None
+    bodies: Texts | None = None
     """Returns the texts of the candidates without what stands before them there, which a prompt may hold alone."""
     followed: bool = False
     """True where the framework reports the model calls of the run, by which it is known what of it was read."""

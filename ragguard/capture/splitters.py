@@ -73,16 +73,10 @@ def json_items(text: str) -> list[Passage]:
 
 
 def json_passages(value: Any) -> list[Passage] | None:
-    """Returns the passages in the list that a JSON value is or holds; None where there is no list."""
-    items = json_list(value)
-    return None if items is None else [passage_of_json(item) for item in items]
-
-
-def json_list(value: Any) -> list[Any] | None:
-    """Returns the list that a JSON value is, or holds under a usual name; None where there is none."""
+    """Returns the passages in the list that a JSON value is, or holds under a usual name; None where there is none."""
     if isinstance(value, Mapping):
         value = next((value[key] for key in LIST_NAMES if isinstance(value.get(key), list)), None)
-    return value if isinstance(value, list) else None
+    return [passage_of_json(item) for item in value] if isinstance(value, list) else None
 
 
 def passage_of_json(item: object) -> Passage:
@@ -169,8 +163,8 @@ def _found(value: object, declared: bool, depth: int) -> list[Passage] | None:
         held = value.get(name)
         if isinstance(held, (list, Mapping)) and (inner := _found(held, declared, depth - 1)) is not None:
             return inner
-    content = value.get("content")
-    return _found(content, declared, depth - 1) if isinstance(content, str) and _is_json(content) else None
+    content = json_of(value["content"]) if isinstance(value.get("content"), str) else None
+    return None if isinstance(content, str) else _found(content, declared, depth - 1)
 
 
 def _in_list(items: list[Any], declared: bool, depth: int) -> list[Passage] | None:
@@ -178,25 +172,19 @@ def _in_list(items: list[Any], declared: bool, depth: int) -> list[Passage] | No
         return [] if declared else None
     if (blocks := _texts_of_blocks(items)) is not None:
         return _in_blocks(blocks, declared, depth)
-    passages = []
-    for item in items:
-        item = unwrapped(json_of(item) if isinstance(item, str) else item)
-        if (
-            isinstance(item, list) and len(item) == 2 and isinstance(item[1], (int, float))
-        ):  # a pair with its score
-            item = unwrapped(item[0])
-            passage_found = (
-                None if not isinstance(item, Mapping) else _document(item) or _item(item, declared)
-            )
-        elif isinstance(item, Mapping):
-            passage_found = _document(item) or _item(item, declared)
-        else:
-            text = declared and isinstance(item, str) and not OBJECT.match(item)
-            passage_found = passage_of_json(item) if text else None
-        if passage_found is None:
-            return None
-        passages.append(passage_found)
-    return passages
+    passages = [_passage_in(item, declared) for item in items]
+    return None if None in passages else [one for one in passages if one is not None]
+
+
+def _passage_in(item: object, declared: bool) -> Passage | None:
+    """Returns the passage that an item of a search result is; None for an item of another kind of list."""
+    item = unwrapped(json_of(item) if isinstance(item, str) else item)
+    if isinstance(item, list) and len(item) == 2 and isinstance(item[1], (int, float)):
+        item = unwrapped(item[0])  # a pair with its score
+    if isinstance(item, Mapping):
+        return _document(item) or _item(item, declared)
+    is_text = isinstance(item, str) and not OBJECT.match(item)
+    return passage_of_json(item) if declared and is_text else None
 
 
 def _document(item: Mapping[str, Any]) -> Passage | None:
@@ -239,7 +227,3 @@ def _in_blocks(blocks: Iterable[str], declared: bool, depth: int) -> list[Passag
     if len(parsed) == 1 and not isinstance(parsed[0], str):
         return _found(parsed[0], declared, depth - 1) or _found(parsed, declared, depth - 1)
     return _in_list(parsed, declared, depth - 1)
-
-
-def _is_json(text: str) -> bool:
-    return not isinstance(json_of(text), str)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ragguard.capture.events import StepAmended, StepEnded
@@ -201,9 +202,9 @@ def _as_read(
             left = replace(what, candidates=what.passages)  # of what a reranker left, the model read some
             calls.retrieved(what.id, StepEnded(left, run_id))
         else:
-            calls.asked(what.span.span_id, what.asked, list)
+            calls.asked(what.span.span_id, partial(list, what.asked))
             if what.replied:
-                calls.replied(what.span.span_id, what.replied, list)
+                calls.replied(what.span.span_id, partial(list, what.replied))
     read = {step.id: calls.read(step.id) for step in found}
     return [
         StepAmended(run_id, step.id, read[step.id].passages, metadata=read[step.id].metadata).applied_to(step)

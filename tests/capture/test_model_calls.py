@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from support.captured import Captured
 
@@ -40,9 +42,9 @@ def retrieve(recorder, *texts, id="step", followed=True):
 
 
 def ask(recorder, given, reply=None, key="call"):
-    recorder.model_asked("run", key, given, texts_of)
+    recorder.model_asked("run", key, partial(texts_of, given))
     if reply is not None:
-        recorder.model_replied("run", key, reply, texts_of)
+        recorder.model_replied("run", key, partial(texts_of, reply))
 
 
 def read(captured, step=0):
