@@ -47,7 +47,7 @@ class CallTree:
     @classmethod
     def of(cls, recorder: Recorder) -> CallTree:
         """Returns the recorder's one tree, however many handlers see the calls."""
-        tree = recorder.listeners.get("langchain") or recorder.listeners.setdefault(
+        tree = recorder.here.listeners.get("langchain") or recorder.here.listeners.setdefault(
             "langchain", cls(recorder)
         )
         assert isinstance(tree, cls)

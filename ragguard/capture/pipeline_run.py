@@ -149,14 +149,14 @@ def tool_ended(recorder: Recorder, call: ToolEnd, result: ToolResult, status: St
     well: these are a retrieval where the tool has given documents before. Where a tool fails after a retrieval inside,
     the model got the error and none of the passages. `status` is that of a call which failed.
     """
-    split, known = call.splitter, recorder.calls.retrieving
+    split, known = call.splitter, recorder.here.calls.retrieving
     if split is None and call.inside:
         if result.error is not None and status == "error":
             for step_id in call.inside:
                 recorder.step_amended(step_id, call.run_id, error=result.error)
         return True
     if split is None and not result.is_retrieval(known=call.name in known):
-        recorder.calls.seen(call.run_id, TOOL, call.name)
+        recorder.here.calls.seen(call.run_id, TOOL, call.name)
         return False
     if result.by_rule:
         NOTICES.once(

@@ -14,7 +14,6 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from ragguard.capture.declarations import CallLog
 from ragguard.capture.enclosing import enclosing_step, is_paused, trace_context
 from ragguard.capture.events import (
     CALLER_ID,
@@ -30,10 +29,8 @@ from ragguard.capture.model_calls import Texts
 from ragguard.capture.open_runs import (
     Advise,
     AdviseAsync,
-    CaptureCounts,
     Collected,
     EventIntake,
-    OpenCallState,
     OpenRun,
     OpenRuns,
 )
@@ -78,7 +75,8 @@ class Recorder:
         self._here = PerProcess(lambda: OpenRuns(intake, max_open, ttl, clock))
 
     @property
-    def _runs(self) -> OpenRuns:
+    def here(self) -> OpenRuns:
+        """The open runs of this process, and what is counted in it."""
         return self._here.get()
 
     def takes(self, run_id: object, names: RunNames = UNNAMED) -> bool:
@@ -91,41 +89,26 @@ class Recorder:
     @property
     def faults(self) -> Faults:
         """The faults of hooks in this process."""
-        return self._runs.faults
-
-    @property
-    def counts(self) -> CaptureCounts:
-        """The numbers of runs and steps that were captured in this process."""
-        return self._runs.counts
-
-    @property
-    def calls(self) -> CallLog:
-        """The calls that were not taken as retrievals."""
-        return self._runs.calls
-
-    @property
-    def listeners(self) -> dict[str, OpenCallState]:
-        """The state of open calls that integrations keep in this process, by the integration's name."""
-        return self._runs.listeners
+        return self.here.faults
 
     @property
     def open_runs(self) -> int:
         """The number of sampled runs that have begun and not ended."""
-        with self._runs.lock:
-            return sum(run.sampled for run in self._runs.runs.values())
+        with self.here.lock:
+            return sum(run.sampled for run in self.here.runs.values())
 
     def open_run(self, run_id: str) -> OpenRun | None:
         """Returns the open run with this id, sampled or not."""
-        return self._runs.runs.get(run_id)
+        return self.here.runs.get(run_id)
 
     def named(self, name: str) -> OpenRun | None:
         """Returns the open run with this id, or the latest one that the application calls so."""
-        runs = self._runs
+        runs = self.here
         return runs.runs.get(runs.names.get(name, name))
 
     def wants(self, step_id: str) -> bool:
         """True while the step is open and will be recorded: only then is a snapshot worth making."""
-        return step_id in self._runs.steps
+        return step_id in self.here.steps
 
     def run_started(
         self, run_id: str, question: str = "", *, name: str = "", references: list[str] | None = None,
@@ -138,7 +121,7 @@ class Recorder:
         try:
             if is_paused():
                 return False
-            runs = self._runs
+            runs = self.here
             run = OpenRun(run_id, self.takes(run_id, names), question, collected=collect, names=names)
             run.emitting = 1
             if not runs.begin(run):
@@ -167,7 +150,7 @@ class Recorder:
             if is_paused():
                 return
             sampled = self.takes(run.id)
-            runs = self._runs
+            runs = self.here
             with runs.lock:
                 if not sampled:
                     runs.counts.unsampled += 1
@@ -181,16 +164,16 @@ class Recorder:
     @never_raises
     def run_noted(self, end: RunEnded) -> None:
         """Keeps what a framework reports about a run that other code ends; what the end reports counts more."""
-        with self._runs.lock:
-            if (run := self._runs.runs.get(end.run_id)) is not None:
+        with self.here.lock:
+            if (run := self.here.runs.get(end.run_id)) is not None:
                 run.note(end)
 
     def run_held(self, run_id: str, call: Hashable) -> TurnKey:
         """Keeps a run open beyond its end, for an outermost call of a framework that is under way: a stream that is
         read, a task that is awaited only afterwards. Each needs one `run_released`; a run that ends with an error is
         not held. Returns the parallel branch of the call beside the others that are under way."""
-        with self._runs.lock:
-            if (run := self._runs.runs.get(run_id)) is None:
+        with self.here.lock:
+            if (run := self.here.runs.get(run_id)) is None:
                 return ()
             run.holds += 1
             return run.turns.began(call)
@@ -198,8 +181,8 @@ class Recorder:
     @never_raises
     def run_released(self, run_id: str, call: Hashable) -> None:
         """Releases a run that was held; the last release ends it, if it was to end meanwhile."""
-        with self._runs.lock:
-            if (run := self._runs.runs.get(run_id)) is None:
+        with self.here.lock:
+            if (run := self.here.runs.get(run_id)) is None:
                 return
             run.turns.ended(call)
             run.holds -= 1
@@ -210,15 +193,15 @@ class Recorder:
     @never_raises
     def run_answered(self, run_id: str, answer: str | None) -> None:
         """Keeps the answer that the application gives itself; a framework's later answer does not replace it."""
-        with self._runs.lock:
-            if (run := self._runs.runs.get(run_id)) is not None:
+        with self.here.lock:
+            if (run := self.here.runs.get(run_id)) is not None:
                 run.answer, run.answered = answer, answer is not None
 
     @never_raises
     def run_ended(self, end: RunEnded) -> None:
         """Closes a run. Retrievals that it leaves open were cancelled, unless the run was interrupted; `waits_for` then
         names what resumes it, in any process."""
-        runs = self._runs
+        runs = self.here
         if (run := runs.runs.get(end.run_id) or runs.reopened(end.run_id)) is None:
             return
         with runs.lock:
@@ -236,7 +219,7 @@ class Recorder:
         branches that the retrieval is in; `top_k` is how many passages the retriever is asked for. With `followed`
         those passages count as read that stand in the inputs of the run's later model calls."""
         try:
-            runs = self._runs
+            runs = self.here
             run = runs.runs.get(run_id)
             if run is None or not run.sampled or is_paused():
                 return
@@ -266,7 +249,7 @@ class Recorder:
         noted in the step's metadata. `bodies` gives the texts of the candidates without what stands before them there.
         """
         try:
-            runs = self._runs
+            runs = self.here
             if (retrieval := runs.steps.get(step_id)) is None:
                 return
             if metadata:
@@ -287,10 +270,10 @@ class Recorder:
         trace: TraceContext | None = None,
     ) -> None:
         """Closes a retrieval that gave nothing: it failed, was cancelled or was interrupted."""
-        if (retrieval := self._runs.steps.get(step_id)) is not None:
+        if (retrieval := self.here.steps.get(step_id)) is not None:
             retrieval.error = error_text(error)
             retrieval.trace = trace or retrieval.trace
-            self._runs.finish(retrieval, status)
+            self.here.finish(retrieval, status)
 
     @never_raises
     def step_amended(
@@ -302,18 +285,18 @@ class Recorder:
         got none of the passages, and what was retrieved stays as candidates."""
         failed = None if error is None else error_text(error)
         passages = passages if failed is None else []
-        self._runs.amend(StepAmended(run_id, step_id, passages, decision, error=failed))
+        self.here.amend(StepAmended(run_id, step_id, passages, decision, error=failed))
 
     @never_raises
     def step_advised(self, step_id: str, run_id: str, advice: Advice) -> None:
         """Keeps the advice that was given after a step; the run must still be open."""
-        self._runs.amend(StepAmended(run_id, step_id, advice=advice))
+        self.here.amend(StepAmended(run_id, step_id, advice=advice))
 
     @never_raises
     def model_asked(self, run_id: str, key: object, given: Texts) -> None:
         """Notes that a model is asked in an open run. Of what was retrieved before, those passages count as read whose
         texts stand in what the model is `given`."""
-        runs = self._runs
+        runs = self.here
         with runs.lock:
             run = runs.runs.get(run_id)
             if run is None or not run.sampled:
@@ -325,18 +308,20 @@ class Recorder:
     @never_raises
     def model_replied(self, run_id: str, key: object, reply: Texts) -> None:
         """Notes the reply of a model: where a later call is given it, what the model had been given was read."""
-        if (run := self._runs.runs.get(run_id)) is not None:
+        if (run := self.here.runs.get(run_id)) is not None:
             run.model_calls.replied(key, reply)
 
     @never_raises
     def without_steps(self, run_id: str) -> None:
         """Warns that a call ended well that never became a run, since nothing in it was taken as a retrieval."""
-        self.calls.without_steps(run_id, self.calls.of(run_id), is_expected=not self.counts.steps)
+        self.here.calls.without_steps(
+            run_id, self.here.calls.of(run_id), is_expected=not self.here.counts.steps
+        )
 
     @never_raises
     def sweep(self) -> None:
         """Ends runs that nothing else will end; called at regular intervals."""
-        self._runs.sweep()
+        self.here.sweep()
 
 
 def recorder_of(rg: object) -> Recorder:

@@ -116,7 +116,7 @@ class Service:
                 self.scoring.progress.wait(min(remaining, 0.2))
 
     def _report(self, complete: bool, began: float) -> Report:
-        counts, left, captured = self.store.counts, self._left, self.recorder.counts
+        counts, left, captured = self.store.counts, self._left, self.recorder.here.counts
         error = self.scoring.failure_since(time.monotonic() - _RECENT_SECONDS)
         report = Report(
             complete,
@@ -155,12 +155,12 @@ class Service:
     def _why_nothing(self, complete: bool) -> str:
         """Returns what was seen in place of retrievals where nothing was captured; '' where something was, or may be on
         its way."""
-        captured = self.recorder.counts
+        captured = self.recorder.here.counts
         under_way = captured.runs and not complete
         counted = captured.unsampled or self.delivery.delivered
         if under_way or counted or any(self.store.counts[name] for name in _CAPTURED):
             return ""
-        return what_to_do(self.recorder.calls.total)
+        return what_to_do(self.recorder.here.calls.total)
 
     def _since_closing(self, closing: Report) -> Report:
         """Returns the report of `close`, with what has come since: it is lost."""

@@ -27,9 +27,9 @@ def warnings(caplog):
 def test_the_first_run_without_a_step_says_once_what_was_seen_and_what_to_declare(recorder, caplog):
     for run_id in ("r1", "r2"):
         recorder.run_started(run_id, "who?")
-        recorder.calls.seen(run_id, "tool", "search")
-        recorder.calls.seen(run_id, "tool", "search")
-        recorder.calls.seen(run_id, "model", "ChatOpenAI")
+        recorder.here.calls.seen(run_id, "tool", "search")
+        recorder.here.calls.seen(run_id, "tool", "search")
+        recorder.here.calls.seen(run_id, "model", "ChatOpenAI")
         recorder.run_ended(RunEnded(run_id, answer="Ada"))
     (warning,) = warnings(caplog)
     assert "'r1' ended without a retrieval" in warning
@@ -38,7 +38,7 @@ def test_the_first_run_without_a_step_says_once_what_was_seen_and_what_to_declar
 
 
 def test_calls_that_never_became_a_run_are_told_of_when_the_integration_says_so(recorder, caplog):
-    recorder.calls.seen("tree", "tool", "lookup")
+    recorder.here.calls.seen("tree", "tool", "lookup")
     recorder.without_steps("tree")
     assert "'lookup'" in warnings(caplog)[0]
 
@@ -52,7 +52,7 @@ def test_where_retrievals_are_captured_a_run_that_needed_none_is_no_news(recorde
     recorder.run_ended(RunEnded("r2", answer="hello"))
     assert not warnings(caplog)
     recorder.run_started("r3", "and now?")
-    recorder.calls.seen("r3", "tool", "wiki")
+    recorder.here.calls.seen("r3", "tool", "wiki")
     recorder.run_ended(RunEnded("r3", answer="Ada"))
     assert "'wiki'" in warnings(caplog)[0]
 

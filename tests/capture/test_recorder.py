@@ -60,7 +60,7 @@ def test_a_run_with_one_step_in_order(recorder, captured):
     assert step.metadata == {"node": "x", "more": 2}
     assert step.passages == step.candidates == [Passage("text")]
     assert 0 < run.started_ns <= step.started_ns <= step.ended_ns <= captured.events[-1].ended_ns
-    assert (recorder.open_runs, len(recorder._runs.steps), recorder.faults.count) == (0, 0, 0)
+    assert (recorder.open_runs, len(recorder.here.steps), recorder.faults.count) == (0, 0, 0)
 
 
 def test_repeated_event_is_recorded_once(recorder, captured):
@@ -175,7 +175,7 @@ def test_unsampled_runs_cost_no_event(captured):
     recorder.run_ended(RunEnded("r", answer="Ada"))
     recorder.run_made(WholeRun("whole", "q"), [])
     assert captured.events == []
-    assert (recorder.counts.unsampled, recorder.counts.runs, recorder.open_runs) == (2, 0, 0)
+    assert (recorder.here.counts.unsampled, recorder.here.counts.runs, recorder.open_runs) == (2, 0, 0)
     assert not recorder.open_run("r")
 
 
@@ -212,7 +212,7 @@ def test_when_too_many_are_open_the_least_recently_touched_goes(recorder, captur
     assert not recorder.open_run("r1")
     assert all(recorder.open_run(f"r{n}") for n in (0, 2, 3, 4, 5))
     assert [run.status for run in captured.runs if run.id == "r1"] == ["abandoned"]
-    assert len(recorder._runs.runs) == 5
+    assert len(recorder.here.runs) == 5
 
 
 def test_an_interrupted_run_ends_its_part_and_says_what_it_waits_for(recorder, captured):
@@ -238,7 +238,7 @@ def test_a_fault_of_the_intake_is_counted_logged_once_and_hurts_nobody(caplog):
     assert recorder.faults.count == 30
     assert len(caplog.records) == 1
     assert "disk full" in caplog.text
-    assert (recorder.open_runs, len(recorder._runs.steps)) == (0, 0)
+    assert (recorder.open_runs, len(recorder.here.steps)) == (0, 0)
 
 
 def test_nonsense_is_a_counted_fault_and_not_an_exception(captured):
@@ -285,7 +285,7 @@ def test_threads_never_mix_and_nothing_overtakes_the_end_of_its_run():
         assert [step.index for step in run.steps] == [0, 1, 2]
         assert [step.turn for step in run.steps] == [0, 1, 2]
         assert {p.text for step in run.steps for p in step.passages} == {run.id}
-    assert recorder.counts.steps == 2400
+    assert recorder.here.counts.steps == 2400
 
 
 def test_the_end_of_a_run_waits_for_a_step_that_is_on_its_way():

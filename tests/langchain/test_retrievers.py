@@ -117,7 +117,7 @@ def test_unsampled_calls_leave_no_trace(captured):
     with pytest.raises(ValueError, match="gone"):
         ListRetriever(fault=lambda query: ValueError("gone")).invoke(QUESTION, config)
     assert captured.events == []
-    assert recorder.counts.unsampled == 2
+    assert recorder.here.counts.unsampled == 2
     assert (recorder.open_runs, len(CallTree.of(recorder).open_calls)) == (0, 0)
 
 

@@ -44,4 +44,4 @@ def recorder(captured):
     assert len(after) == len(before)
     assert all(one is other for one, other in zip(before, after, strict=True))
     assert recorder.faults.count == 0
-    assert len(recorder._runs.steps) == 0
+    assert len(recorder.here.steps) == 0

@@ -183,7 +183,7 @@ async def test_many_cancelled_runs_leave_nothing_behind(recorder, captured):
         await one()
     assert len(captured.runs) == 100
     assert {run.status for run in captured.runs} == {"cancelled"}
-    assert (open_calls(), recorder.open_runs, len(recorder._runs.steps)) == (0, 0, 0)
+    assert (open_calls(), recorder.open_runs, len(recorder.here.steps)) == (0, 0, 0)
     captured.events.clear()
     assert [one for one in remembered() if not any(one is old for old in before)] == []
 
