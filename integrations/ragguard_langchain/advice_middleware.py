@@ -15,7 +15,6 @@ from ragguard.advice.loop import (
     HopAdvice,
     LoopAdviser,
     note_calls_left_out,
-    note_empty_answer,
     note_unknown_tools,
     search_tools_of,
 )
@@ -23,8 +22,6 @@ from ragguard.capture.open_runs import BUDGET_MS
 
 _CALLS = ("tool_use", "tool_call", "function_call")
 """The types of content blocks in which providers repeat the tool calls of a message."""
-_NO_ANSWERS = ("text", "reasoning", "thinking", "redacted_thinking")
-"""The types of content blocks that answer nothing where the message has no text."""
 
 
 class AdviceMiddleware(AgentMiddleware[Any, Any]):
@@ -97,20 +94,6 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
         return request.override(tools=stays, tool_choice=None), offered - frozenset(map(_name_of, stays))
 
 
-def _is_empty(response: ModelResponse[Any] | AIMessage) -> bool:
-    """True where a model has neither answered nor called a tool."""
-    if isinstance(response, AIMessage):
-        return _says_nothing(response)
-    messages = [one for one in response.result if isinstance(one, AIMessage)]
-    return response.structured_response is None and all(map(_says_nothing, messages))
-
-
-def _says_nothing(message: AIMessage) -> bool:
-    blocks = [one for one in message.content if isinstance(one, dict)]
-    other = any(one.get("type") not in _NO_ANSWERS for one in blocks)
-    return not (message.text.strip() or message.tool_calls or other)
-
-
 def _name_of(tool: Any) -> str:
     """Returns the name of a tool: one of LangChain's, or a provider's own, which is a mapping."""
     if isinstance(tool, dict):
@@ -134,20 +117,13 @@ def _with_note(message: SystemMessage | None, note: str) -> SystemMessage:
 def _answering(
     response: ModelResponse[Any] | AIMessage, withheld: frozenset[str]
 ) -> ModelResponse[Any] | AIMessage:
-    """Returns a model's response without calls of tools that it was not offered: it would search on. Logs an answer
-    that is empty."""
-    if not withheld:
-        return response
+    """Returns a model's response without calls of tools that it was not offered: it would search on."""
     if isinstance(response, AIMessage):
-        response = _without_calls(response, withheld)
-    else:
-        messages = [
-            _without_calls(one, withheld) if isinstance(one, AIMessage) else one for one in response.result
-        ]
-        response = ModelResponse(result=messages, structured_response=response.structured_response)
-    if _is_empty(response):
-        note_empty_answer()
-    return response
+        return _without_calls(response, withheld)
+    messages = [
+        _without_calls(one, withheld) if isinstance(one, AIMessage) else one for one in response.result
+    ]
+    return ModelResponse(result=messages, structured_response=response.structured_response)
 
 
 def _without_calls(message: AIMessage, withheld: frozenset[str]) -> AIMessage:

@@ -12,7 +12,6 @@ from llama_index.core.base.llms.types import (
     ChatResponse,
     MessageRole,
     TextBlock,
-    ThinkingBlock,
     ToolCallBlock,
 )
 from llama_index.core.llms.function_calling import FunctionCallingLLM
@@ -25,7 +24,6 @@ from ragguard.advice.loop import (
     MAX_REPHRASES,
     LoopAdviser,
     note_calls_left_out,
-    note_empty_answer,
     note_unknown_tools,
     search_tools_of,
 )
@@ -94,10 +92,7 @@ class AdvisedFunctionAgent(FunctionAgent):
         if not hop.enough:
             return await super().take_step(ctx, llm_input, tools, memory)
         stays = [tool for tool in tools if not self._searches(tool.metadata.name or "")]
-        output = await self._answering(ctx, await super().take_step(ctx, llm_input, stays, memory))
-        if len(stays) < len(tools) and _is_empty(output):
-            note_empty_answer()
-        return output
+        return await self._answering(ctx, await super().take_step(ctx, llm_input, stays, memory))
 
     def _searches(self, tool: str) -> bool:
         return tool != HANDOFF if self._searching is None else tool in self._searching
@@ -126,14 +121,6 @@ class AdvisedFunctionAgent(FunctionAgent):
         await ctx.store.set(self.scratchpad_key, [*made[:-1], answer])
         stay = [call for call in output.tool_calls if call.tool_id not in gone]
         return output.model_copy(update={"response": answer, "tool_calls": stay})
-
-
-def _is_empty(output: AgentOutput) -> bool:
-    """True where a model has neither answered nor called a tool."""
-    message = output.response
-    says = (message.content or "").strip()
-    other = any(not isinstance(one, TextBlock | ThinkingBlock) for one in message.blocks)
-    return not (says or output.tool_calls or other)
 
 
 def _with_note(messages: Sequence[ChatMessage], note: str) -> list[ChatMessage]:

@@ -132,11 +132,9 @@ def search_tools_of(names: object) -> frozenset[str] | None:
     """Returns the names of the tools with which an agent searches; None where all of its tools do."""
     if names is None:
         return None
-    if not isinstance(names, Collection) or isinstance(names, str | bytes) or not names:
+    if not isinstance(names, Collection) or not names or not all(isinstance(one, str) for one in names):
         raise InvalidInput("search_tools", names, "names of tools, one or more; None: all tools of the agent")
-    if not all(isinstance(one, str) and one for one in names):
-        raise InvalidInput("search_tools", names, "names of tools, as texts")
-    return frozenset(names)
+    return frozenset([names] if isinstance(names, str) else names)
 
 
 def note_unknown_tools(search_tools: frozenset[str] | None, offered: Collection[str]) -> None:
@@ -157,15 +155,6 @@ def note_calls_left_out() -> None:
         "advice calls without tools",
         "a model that was to answer asked for a search, although it was offered none. The call is left out, and what "
         "it wrote beside it is the answer. (Logged once a process)",
-    )
-
-
-def note_empty_answer() -> None:
-    """Logs that an agent ends with an empty answer, since its model wrote none without tools."""
-    NOTICES.warn(
-        "advice empty answer",
-        "an agent that was told to answer ends with an empty answer: its model wrote no text without tools for "
-        "searching. What to do: see what the model writes where it is offered no tools, or let another model answer",
     )
 
 

@@ -15,7 +15,6 @@ from support.advised import ANSWER, CASE, PATIENT, PLAN, TROUBLES, check_stopped
 from support.langchain_advised import (
     SYNC_AND_ASYNC,
     Searches,
-    Unheeding,
     go,
     search,
     searches,
@@ -176,25 +175,3 @@ async def test_tools_that_are_offered_later_are_no_error_and_named_once(rg, capl
         built.invoke(asked(CASE.question), watching(rg))
     assert caplog.text.count("not offered ['search'] of search_tools") == 1
     assert "it is offered []" in caplog.text
-
-
-@SYNC_AND_ASYNC
-@pytest.mark.parametrize(
-    "silent",
-    [
-        AIMessage("", tool_calls=[call("search", query="x")]),
-        AIMessage([{"type": "reasoning", "reasoning": "I should search."}]),
-    ],
-    ids=["searches", "reasons"],
-)
-async def test_model_that_writes_nothing_without_tools_leaves_an_empty_answer_which_is_said(
-    rg, caplog, silent, mode
-):
-    first = AIMessage("", tool_calls=[call("search", query="x")])
-    model = Unheeding(turns=[first, silent], heard=[], disable_streaming=True)
-    built = create_agent(model, [search], middleware=[AdviceMiddleware(max_hops=1)])
-    messages = await go(built, asked(CASE.question), watching(rg), mode)
-    assert (messages[-1].text, messages[-1].tool_calls) == ("", [])
-    assert [tools for tools, _ in model.heard] == [["search"], []]
-    assert "as text now" in model.heard[1][1]
-    assert caplog.text.count("ends with an empty answer") == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from llama_index.core.agent.workflow import AgentWorkflow
-from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock, ThinkingBlock
+from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool, RetrieverTool
 from llama_index.core.workflow import (
@@ -144,37 +144,6 @@ async def test_a_model_that_searches_without_a_tool_is_stopped_all_the_same(rg, 
     memory = await ctx.store.get("memory")
     assert [len(one.blocks) for one in await memory.aget()][-1] == 1
     assert caplog.text.count("although it was offered none") == 1
-
-
-def unheeding(*turns):
-    """A model that takes its turns whether it is offered tools or not; the last one again and again."""
-    model = Searching()
-
-    def say(messages: Any, tools: Any = (), **kwargs: Any) -> ChatMessage:
-        Searching.say(model, messages, tools)
-        turn = turns[min(len(model.heard), len(turns)) - 1]
-        return ChatMessage(role="assistant", blocks=[turn])
-
-    model.llm = ToolCallingModel(say)
-    return model
-
-
-@pytest.mark.parametrize("streaming", [True, False])
-@pytest.mark.parametrize(
-    "silent",
-    [call("search", query="x"), ThinkingBlock(content="I should search.")],
-    ids=["searches", "thinks"],
-)
-async def test_model_that_writes_nothing_without_tools_leaves_an_empty_answer_which_is_said(
-    rg, caplog, silent, streaming
-):
-    model = unheeding(call("search", query="x"), silent)
-    built = agent(model, max_hops=1, streaming=streaming)
-    await built.run(user_msg=CASE.question)
-    assert queries(rg) == [["x"]]
-    assert [tools for tools, _ in model.heard] == [["search"], []]
-    assert "as text now" in model.heard[1][1]
-    assert "ends with an empty answer" in caplog.text
 
 
 async def test_tools_that_do_not_search_stay_as_they_are(rg):

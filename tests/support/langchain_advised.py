@@ -46,16 +46,6 @@ class Searches(Says):
         raise NotImplementedError
 
 
-class Unheeding(Searches):
-    """A model that takes its turns whether it is offered tools or not."""
-
-    def _generate(self, messages: Any, *args: Any, tools: Any = (), **kwargs: Any) -> Any:
-        after = self._next + 1
-        super()._generate(messages, *args, tools=tools, **kwargs)
-        self._next = after - 1
-        return Says._generate(self, messages)
-
-
 def searching(*queries, answer=ANSWER, name="search"):
     """A model that makes these searches one after the other; several in a tuple are made at once."""
     turns = [
