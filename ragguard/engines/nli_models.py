@@ -89,9 +89,6 @@ class ClassifyEntailer:
         self._patience = patience or Patience()
         self._served = Lazy(self._look)
 
-    def __repr__(self) -> str:
-        return f"ClassifyEntailer({self._client.address.base!r}, model={self._wanted!r})"
-
     async def entail(
         self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
     ) -> Entailments:

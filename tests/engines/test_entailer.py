@@ -129,7 +129,6 @@ async def test_a_ragguards_own_entailer_compares_no_pair_twice():
 async def test_an_address_a_model_and_an_entailer():
     served = open_entailer("http://127.0.0.1:9/v1#nli")
     assert isinstance(served, ClassifyEntailer)
-    assert "nli" in repr(served)
     await served.aclose()
     own = EngineEntailer(ScriptedEngine())
     assert open_entailer(own) is own

@@ -16,12 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from ragguard.engines.base import EngineInfo
 from ragguard.engines.llama.network import Network
 from ragguard.engines.llama.transformer import Config, Floats, LayerWeights, Transformer
-from ragguard.engines.local.local_engine import Loaded, LocalEngine, Worker
+from ragguard.engines.local.local_engine import Loaded, LocalEngine, Worker, described
 from ragguard.engines.local.pretrained import HfTokens, ends_of
-from ragguard.engines.token_model import EXACT_CAPABILITIES
 from ragguard.errors import EngineRejected, InvalidInput, MissingDependency
 
 _MATRICES = {
@@ -40,19 +38,10 @@ class GgufFile:
         self._fields = reader.fields
         self._tensors = {tensor.name: tensor for tensor in reader.tensors}
 
-    @property
-    def name(self) -> str:
-        return str(self.value("general.name") or self.path.stem)
-
     def value(self, key: str, default: Any = None) -> Any:
         """Returns a value of the metadata."""
         field = self._fields.get(key)
         return default if field is None else field.contents()
-
-    def identity(self) -> str:
-        """Returns a digest of the file's size and of both of its ends."""
-        size = f"{self.path.stat().st_size}".encode()
-        return hashlib.sha256(size + ends_of(self.path)).hexdigest()[:16]
 
     def transformer(self) -> Transformer:
         """Reads and dequantises all weights, one layer at a time; raises EngineRejected where some cannot be read."""
@@ -233,18 +222,13 @@ class GgufEngine(LocalEngine):
 
     def __init__(self, path: str | Path, *, name: str = "") -> None:
         file = open_gguf(path)
-        name = name or file.name
+        name = name or str(file.value("general.name") or file.path.stem)
         super().__init__(Worker(f"the model {name}", partial(_open, file, name)))
 
 
 def _open(file: GgufFile, name: str) -> Loaded:
     transformer, tokenizer = file.transformer(), GgufTokenizer(file)
-    info = EngineInfo(
-        model=name,
-        kind="gguf",
-        fingerprint=file.identity(),
-        context=transformer.config.max_position_embeddings,
-        location="in this process",
-        capabilities=EXACT_CAPABILITIES,
-    )
+    size = f"{file.path.stat().st_size}".encode()
+    identity = hashlib.sha256(size + ends_of(file.path)).hexdigest()[:16]
+    info = described(name, "gguf", identity, transformer.config.max_position_embeddings)
     return Loaded(Network(transformer, tokenizer.ends), HfTokens(tokenizer), info)

@@ -96,9 +96,8 @@ class Transformer:
             matrices = (np.ascontiguousarray(m.T) for m in (qkv, w.o, gate_up, w.down))
             self._layers.append(_TransformerLayer(*matrices))
         half = config.head_dim // 2
-        angles = np.arange(config.max_position_embeddings)[:, None] * config.rope_theta ** (
-            -np.arange(half) / half
-        )
+        speeds = config.rope_theta ** (-np.arange(half) / half)
+        angles = np.arange(config.max_position_embeddings)[:, None] * speeds
         self._cos, self._sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
     def run(self, rows: Sequence[Tokens], past: Memory | None, tail: int = 1) -> tuple[Floats, Memory]:
@@ -118,18 +117,13 @@ class Transformer:
         tail = min(tail, longest)
         ends = np.maximum(lengths[:, None] - np.arange(tail, 0, -1), 0)
         last = (np.arange(count)[:, None], ends)
-        heads, shared, size = (
-            self.config.num_attention_heads,
-            self.config.num_key_value_heads,
-            self.config.head_dim,
-        )
+        config = self.config
+        heads, shared, size = config.num_attention_heads, config.num_key_value_heads, config.head_dim
         x = self._embed[ids]
         memory = Memory([], [], before + lengths)
         for layer in self._layers:
             final = layer is self._layers[-1]
-            qkv = (_normed(x, self.config.rms_norm_eps) @ layer.qkv).reshape(
-                count, longest, heads + 2 * shared, size
-            )
+            qkv = (_normed(x, config.rms_norm_eps) @ layer.qkv).reshape(count, longest, -1, size)
             turned = _rotated(qkv[:, :, : heads + shared], cos, sin)
             queries, keys = turned[:, :, :heads], turned[:, :, heads:].transpose(0, 2, 1, 3)
             values = qkv[:, :, heads + shared :].transpose(0, 2, 1, 3)
@@ -160,8 +154,8 @@ class Transformer:
             memory.values.append(values)
             mixed = mixed.transpose(0, 2, 1, 3).reshape(count, asked, heads * size)
             x = np.asarray(x + mixed @ layer.o, dtype=np.float32)
-            wide = _normed(x, self.config.rms_norm_eps) @ layer.gate_up
-            gate, up = wide[..., : self.config.intermediate_size], wide[..., self.config.intermediate_size :]
+            wide = _normed(x, config.rms_norm_eps) @ layer.gate_up
+            gate, up = wide[..., : config.intermediate_size], wide[..., config.intermediate_size :]
             up *= gate
             np.negative(gate, out=gate)
             np.exp(gate, out=gate)

@@ -11,12 +11,11 @@ import inspect
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.base import EngineInfo
 from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.local.local_engine import (
     Drawn,
@@ -25,11 +24,11 @@ from ragguard.engines.local.local_engine import (
     Rows,
     StillWanted,
     Worker,
+    described,
     uniform,
 )
 from ragguard.engines.local.pretrained import HfTokens, Source, batches, context_of, load
 from ragguard.engines.requests import DrawRequest, Request
-from ragguard.engines.token_model import EXACT_CAPABILITIES
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 
 if TYPE_CHECKING:
@@ -72,14 +71,8 @@ def _open(source: Source, max_batch_tokens: int) -> Loaded:
     # The config names one token that ends an answer, several, or none, and the tokenizer one or none.
     said = (found.model.generation_config.eos_token_id, found.tokenizer.eos_token_id)
     ends = frozenset(np.hstack([ids for ids in said if ids is not None] or [()]).astype(int).tolist())
-    info = EngineInfo(
-        model=source.name,
-        kind="hf",
-        fingerprint=found.identity,
-        context=context_of(found.model.config, found.tokenizer),
-        location=f"in this process, on {found.device}",
-        capabilities=EXACT_CAPABILITIES,
-    )
+    context = context_of(found.model.config, found.tokenizer)
+    info = described(source.name, "hf", found.identity, context, f", on {found.device}")
     model = CausalModel(found.model, ends, max_batch_tokens)
     return Loaded(model, HfTokens(found.tokenizer), info)
 
@@ -125,7 +118,7 @@ class CausalModel:
         for part in self._parts(lengths, lengths, 1 + max(tails)):
             still_wanted()
             keep = 1 + max(tails[i] for i in part)
-            yield part, self._prefill([rows[i] for i in part], keep).logits.float().log_softmax(-1)
+            yield part, self._prefill([rows[i] for i in part], keep)[0].float().log_softmax(-1)
 
     def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
         """Returns `n` answers to each row, drawn with numbers that depend on the seed and the row."""
@@ -145,10 +138,9 @@ class CausalModel:
         import torch
 
         n, max_tokens = request.n, request.max_tokens
-        first = self._prefill(rows, 1)
-        cache = first.cache
+        logits, mask, cache = self._prefill(rows, 1)
         cache.batch_repeat_interleave(n)
-        logits, mask = (tensor.repeat_interleave(n, 0) for tensor in (first.logits[:, -1], first.mask))
+        logits, mask = (tensor.repeat_interleave(n, 0) for tensor in (logits[:, -1], mask))
         numbers = torch.from_numpy(uniforms).to(logits.device)
         ends = torch.tensor(sorted(self._ends), device=logits.device)
         tokens = torch.zeros(uniforms.shape, dtype=torch.long, device=logits.device)
@@ -177,8 +169,9 @@ class CausalModel:
                 logits = logits[:, -1]
         return _answers(tokens, logprobs, length, n, self._ends)
 
-    def _prefill(self, rows: Rows, keep: int) -> _Prefilled:
-        """Computes rows, padded on the left so that the next token of each is in the same column."""
+    def _prefill(self, rows: Rows, keep: int) -> tuple[Tensor, Tensor, Any]:
+        """Returns the last logits of rows, their mask and cache. Rows are padded on the left, so that the next token of
+        each is in the same column."""
         import torch
 
         width = max(len(row) for row in rows)
@@ -191,7 +184,7 @@ class CausalModel:
         there, seen = torch.from_numpy(mask).to(device), torch.from_numpy(ids).to(device)
         with torch.inference_mode():
             logits, cache = self._forward(seen, there, (there.cumsum(-1) - 1).clamp(min=0), keep, None)
-        return _Prefilled(logits, there, cache)
+        return logits, there, cache
 
     def _forward(
         self, ids: Tensor, mask: Tensor, positions: Tensor, keep: int, cache: Any
@@ -217,12 +210,6 @@ class CausalModel:
         """Returns the indices of rows that are computed together: of similar length, within the memory limits."""
         logits = _MOST_LOGITS // (positions * self._vocabulary)
         return batches(lengths, lambda longest: min(logits, self._max_tokens // tokens[longest]))
-
-
-class _Prefilled(NamedTuple):
-    logits: Tensor
-    mask: Tensor
-    cache: Any
 
 
 def _pick(distribution: Tensor, uniform: Tensor, temperature: float) -> Tensor:

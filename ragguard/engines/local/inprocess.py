@@ -11,6 +11,7 @@ import asyncio
 import itertools
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import wait
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,12 +19,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ragguard.engines.base import EngineInfo
 from ragguard.engines.labels import Asks, Logprobs, NextTokenAsk, checked_logprob
-from ragguard.engines.local.local_engine import Drawn, Loaded, LocalEngine, Rows, StillWanted, Worker
+from ragguard.engines.local.local_engine import (
+    Drawn,
+    Loaded,
+    LocalEngine,
+    Rows,
+    StillWanted,
+    Worker,
+    described,
+)
 from ragguard.engines.local.pretrained import HfTokens, checked_name, weights_identity
 from ragguard.engines.requests import DrawRequest, Request
-from ragguard.engines.token_model import EXACT_CAPABILITIES
 from ragguard.errors import EngineProtocolError, EngineRejected, EngineUnreachable, MissingDependency
 from ragguard.runtime.limiter import in_parallel
 from ragguard.runtime.per_process import PerProcess
@@ -71,15 +78,10 @@ def _open(name: str, name_or_path: str, settings: Mapping[str, Any]) -> Loaded:
             "that the script guards its start with `if __name__ == '__main__':`"
         ) from error
     config = vllm.model_config
-    takes_priority = settings["scheduling_policy"] == "priority"
-    info = EngineInfo(
-        model=name,
-        kind="vllm-inprocess",
-        fingerprint=f"{weights_identity(name_or_path, config.hf_config)} {config.dtype}",
-        context=int(config.max_model_len),
-        location="in this process, through vLLM",
-        capabilities=EXACT_CAPABILITIES | {"priority"} if takes_priority else EXACT_CAPABILITIES,
-    )
+    identity = f"{weights_identity(name_or_path, config.hf_config)} {config.dtype}"
+    info = described(name, "vllm-inprocess", identity, int(config.max_model_len), ", through vLLM")
+    if settings["scheduling_policy"] == "priority":
+        info = replace(info, capabilities=info.capabilities | {"priority"})
     return Loaded(_InProcessModel(name, vllm, loop), HfTokens(vllm.get_tokenizer()), info)
 
 
@@ -114,7 +116,7 @@ class _InProcessModel:
             wanted = SamplingParams(
                 max_tokens=1, temperature=1.0, logprob_token_ids=sorted(set(ask.tokens)), detokenize=False
             )
-            (output,) = await self._generate([*prompt, *ask.after], wanted, request.priority)
+            (output,) = (await self._last([*prompt, *ask.after], wanted, request.priority)).outputs
             shown = output.logprobs[0] if output.logprobs else {}
             if not shown.keys() >= set(ask.tokens):
                 raise EngineProtocolError("vLLM did not show the log-probabilities that it was asked for")
@@ -151,7 +153,8 @@ class _InProcessModel:
                 logprobs=0,
                 detokenize=False,
             )
-            return [_drawn(output) for output in await self._generate(row, wanted, request.priority)]
+            outputs = (await self._last(row, wanted, request.priority)).outputs
+            return [_drawn(output) for output in sorted(outputs, key=lambda output: int(output.index))]
 
         return self._wait(in_parallel([partial(one, row) for row in rows], _AT_ONCE), still_wanted)
 
@@ -173,13 +176,6 @@ class _InProcessModel:
             self._vllm.shutdown()
         finally:
             asyncio.get_running_loop().stop()
-
-    async def _generate(self, prompt: Sequence[int], wanted: Any, priority: int) -> list[Any]:
-        """Returns vLLM's outputs for one prompt, complete and in order."""
-        last = await self._last(prompt, wanted, priority)
-        if len(last.outputs) != wanted.n:
-            raise EngineProtocolError(f"vLLM gave another number of answers than {wanted.n}")
-        return sorted(last.outputs, key=lambda output: int(output.index))
 
     async def _last(self, prompt: Sequence[int], wanted: Any, priority: int) -> Any:
         """Returns the last thing that vLLM says of one prompt: all of its answers."""

@@ -20,7 +20,7 @@ from ragguard.engines.base import EngineInfo, Prompt, Sample
 from ragguard.engines.engine import ModelEngine
 from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.requests import ContinuationRequest, DrawRequest, Request
-from ragguard.engines.token_model import ProfiledModel, Tokens, find_out
+from ragguard.engines.token_model import EXACT_CAPABILITIES, ProfiledModel, Tokens, find_out
 from ragguard.errors import Closed, InvalidInput, PromptTooLong
 from ragguard.records import Usage
 from ragguard.runtime.deadline import until
@@ -158,6 +158,14 @@ class Loaded(NamedTuple):
     model: ComputingModel
     tokens: LocalTokens
     info: EngineInfo
+
+
+def described(name: str, kind: str, identity: str, context: int, where: str = "") -> EngineInfo:
+    """Returns the description of a model in this process; `identity` differs for models that give different numbers."""
+    location = f"in this process{where}"
+    return EngineInfo(
+        name, kind, identity, context=context, location=location, capabilities=EXACT_CAPABILITIES
+    )
 
 
 class LocalEngine(ModelEngine):

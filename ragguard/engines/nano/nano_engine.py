@@ -15,7 +15,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from importlib.resources import as_file, files
 from itertools import pairwise, repeat
@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.base import EngineInfo, Message, Prompt
+from ragguard.engines.base import Message, Prompt
 from ragguard.engines.chat_frames import SpecialTokens
 from ragguard.engines.llama.network import Network
 from ragguard.engines.llama.transformer import Config, LayerWeights, Transformer
-from ragguard.engines.local.local_engine import Loaded, LocalEngine, Worker
-from ragguard.engines.token_model import EXACT_CAPABILITIES, ProfiledModel
+from ragguard.engines.local.local_engine import Loaded, LocalEngine, Worker, described
+from ragguard.engines.token_model import ProfiledModel
 from ragguard.errors import UnfitText
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
@@ -73,16 +73,9 @@ def _open() -> Loaded:
     """Reads the shipped weights, which stay in memory when an engine is closed."""
     network, tokenizer = load_network(), load_tokenizer()
     identity = hashlib.sha256((files(__package__) / "weights.npz").read_bytes()).hexdigest()[:12]
-    info = EngineInfo(
-        model="ragguard/nano",
-        kind="nano",
-        fingerprint=f"nano:{identity}",
-        prompts="nano",
-        context=network.config.max_position_embeddings,
-        location="in this process",
-        capabilities=EXACT_CAPABILITIES,
-        notes=("understands ragguard.world only; real text wants a real model",),
-    )
+    info = described("ragguard/nano", "nano", f"nano:{identity}", network.config.max_position_embeddings)
+    note = "understands ragguard.world only; real text wants a real model"
+    info = replace(info, prompts="nano", notes=(note,))
     return Loaded(network, tokenizer, info)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -77,8 +77,7 @@ class ExamQuestion:
         return self.gold.replace(self.answer, self.wrong)
 
 
-@dataclass(frozen=True, slots=True)
-class TwoHopQuestion:
+class TwoHopQuestion(NamedTuple):
     """A question whose answer needs two passages."""
 
     question: str
@@ -88,8 +87,7 @@ class TwoHopQuestion:
     near: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cases:
+class Cases(NamedTuple):
     """All cases of the examination."""
 
     questions: Sequence[ExamQuestion]
@@ -149,19 +147,15 @@ async def _record(
 async def repeated(engine: Engine, prompts: PromptSet) -> dict[str, float]:
     """Returns `ExamRecord.spread`: twenty questions, each asked `TIMES` times one after the other. The engine must have
     no cache of its own. To be called before the examination, so that a server has not seen the questions either."""
-    asked: dict[Key, Question] = {}
-    for at, one in enumerate(exam_cases().questions[-REPEATED // 2 :]):
-        _ask_labels(asked, prompts, at, one, "near")
     models = Models(engine, engine, EngineEntailer(engine, prompts), PRIORITY)
     found: dict[str, float] = {}
     cold: list[float] = []
-    for probe in ("abstention", "relevance"):
-        questions = {key: question for key, question in asked.items() if key[0] == probe}
-        rounds = []
-        for _ in range(TIMES):
-            answers = await models.respond(list(questions.values()))
-            rounds.append([_number(key, answer, {}) for key, answer in zip(questions, answers, strict=True)])
-        table = np.array(rounds)
+    for probe, ask in (("abstention", abstention), ("relevance", relevance)):
+        asked = [ask(prompts, one.question, one.near) for one in exam_cases().questions[-REPEATED // 2 :]]
+        rounds = [await models.respond(asked) for _ in range(TIMES)]
+        table = np.array(
+            [[_number((probe, "near", 0), answer, {}) for answer in answers] for answers in rounds]
+        )
         found[probe] = round(float(np.sqrt(table.var(axis=0, ddof=1).mean())), 6)
         cold += np.abs(table[0] - table[1:].mean(axis=0)).tolist()
     return found | {"cold": round(float(np.mean(cold)), 6)}
@@ -222,22 +216,21 @@ async def _answer(
     todo: dict[str, list[Key]] = {}
     for key in sorted(asked, key=lambda key: (key[2], key[1])):
         todo.setdefault(key[0], []).append(key)
-    probes = len(todo)
 
     async def few(probe: str, keys: Sequence[Key]) -> None:
         try:
             answers.update(zip(keys, await models.respond([asked[key] for key in keys]), strict=True))
         except _OF_THE_PROBE as error:
-            if len(reasons) + 1 == probes:  # nothing at all is answered
+            if len(reasons) + 1 == len(todo):  # nothing at all is answered
                 raise
             reasons[probe] = str(error)
 
-    while todo:
+    for start in range(0, max(map(len, todo.values())), _AT_ONCE):
         # Together, so that questions about one passage are read together.
-        await asyncio.gather(*(few(probe, keys[:_AT_ONCE]) for probe, keys in todo.items()))
-        todo = {
-            probe: keys[_AT_ONCE:] for probe, keys in todo.items() if keys[_AT_ONCE:] and probe not in reasons
+        parts = {
+            probe: keys[start : start + _AT_ONCE] for probe, keys in todo.items() if probe not in reasons
         }
+        await asyncio.gather(*(few(probe, keys) for probe, keys in parts.items() if keys))
         tell(len(answers), len(asked))
     # A part of the cases would be another examination.
     return {key: answer for key, answer in answers.items() if key[0] not in reasons}, reasons

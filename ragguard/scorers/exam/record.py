@@ -206,13 +206,8 @@ class Verdicts:
     def identity(self) -> list[object]:
         """The part of the verdicts that changes scores; empty where nothing does."""
         spread: list[object] = [sorted(self.spread.items())] if self.spread else []
-        if not self.failed:
-            return spread
-        return [
-            sorted(self.failed),
-            list(self.log_odds or ()) if self.relevance_by_likelihood else [],
-            *spread,
-        ]
+        odds = list(self.log_odds or ()) if self.relevance_by_likelihood else []
+        return [sorted(self.failed), odds, *spread] if self.failed else spread
 
     def error(self, probe: str) -> ProbeFailed:
         """Returns the error that stands in place of an answer to a probe that failed."""
