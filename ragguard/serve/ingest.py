@@ -131,7 +131,6 @@ class Ingest:
                 break
         now = self._clock()
         await asyncio.to_thread(self.spool.forget, now - _LATE_SECONDS, now - _KNOWN_SECONDS)
-        await asyncio.to_thread(self.spool.checkpoint)
         return more and self.pending() < MOST_PENDING
 
     async def show_open(self) -> None:

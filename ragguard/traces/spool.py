@@ -11,7 +11,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,6 @@ MOST_TRACES = 100_000
 """The most traces that wait to become runs; beyond it the spans of new ones are refused."""
 MOST_LATE = 20_000
 """The most traces of which spans are kept for others that come late; of older ones they go once these are runs."""
-_LOGGED_BYTES, _MOST_LOGGED_PAGES = 16 * 2**20, 16_384
-"""How much is logged before it is moved into the file beside the intake, and by the intake itself, which then waits."""
 _FORGOTTEN_AT_ONCE, _ROWS_AT_ONCE = 2_000, 200
 _TOO_LATE = "that came too late for its trace"
 BROKEN = "that are broken"
@@ -58,7 +56,6 @@ class Spool:
         )
         """How many spans were `taken`, and how many were refused, by the reason."""
         self._lock = threading.Lock()
-        self._path, self._logged = path, 0
         if path:
             create_file(Path(path))  # it holds texts, which only its owner may read
         try:
@@ -66,7 +63,6 @@ class Spool:
             self._db.execute("PRAGMA page_size = 16384")
             if path:
                 self._db.execute("PRAGMA journal_mode = WAL")
-                self._db.execute(f"PRAGMA wal_autocheckpoint = {_MOST_LOGGED_PAGES}")
             # A kill loses nothing of what is committed; a power cut may lose the last moments.
             self._db.execute(f"PRAGMA synchronous = {'NORMAL' if path else 'OFF'}")
             self._db.executescript(_SCHEMA)
@@ -111,7 +107,6 @@ class Spool:
             self._insert("INSERT OR REPLACE INTO trace", traces)
             self._insert("INSERT INTO span", rows)
         self.waiting += new
-        self._logged += sum(len(row[2]) for row in rows)
         taken = sum(map(len, by_trace.values())) - refused.total()
         self.counts.update({"taken": taken, **refused})
         return refused
@@ -177,19 +172,6 @@ class Spool:
             self._db.executemany("DELETE FROM span WHERE trace = ?", numbers)
             self._db.executemany("DELETE FROM trace WHERE number = ?", numbers)
             self._db.execute("DELETE FROM done WHERE at < ?", (known_before,))
-
-    def checkpoint(self) -> None:
-        """Moves what has been logged into the file, most of it while spans come; these wait for the rest alone."""
-        if self._path is None or self._logged < _LOGGED_BYTES:
-            return
-        self._logged = 0
-        try:
-            with closing(sqlite3.connect(self._path, isolation_level=None)) as beside:
-                beside.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            with self._lock:
-                self._db.execute("PRAGMA wal_checkpoint(RESTART)")
-        except sqlite3.Error as error:
-            raise StoreError(f"the disk takes nothing ({error}); free it") from error
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
