@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import re
 import shlex
@@ -93,10 +92,6 @@ def run(
         bool,
         typer.Option("--dry-run", help="Say what it would ask and cost; only find out what the server can."),
     ] = False,
-    price: Annotated[
-        tuple[float, float] | None,
-        typer.Option(metavar="IN OUT", help="What a million tokens cost, read and written; for --dry-run."),
-    ] = None,
     out: Annotated[
         str | None,
         typer.Option(
@@ -145,10 +140,6 @@ def run(
     from ragguard.runtime.arguments import output_path
     from ragguard.scorers.settings import ScoringSettings
 
-    if price is not None and not dry_run:
-        raise InvalidInput("--price", price, "nothing without --dry-run, which says what it would cost")
-    if price is not None and not all(0 <= one < math.inf for one in price):
-        raise InvalidInput("--price", price, "prices of 0 or more, of a million tokens read and written")
     console = notes()
     names = names_of(scorers)
     right_answers = {} if references is None else read_references(references)
@@ -196,7 +187,7 @@ def run(
             output_path("--out", out)
         with source.progress(quiet=quiet or dry_run):
             if dry_run:
-                sentence = _plan_sentence(asyncio.run(_plan(source, engine, options)), price)
+                sentence = _plan_sentence(asyncio.run(_plan(source, engine, options)))
             else:
                 tally = asyncio.run(_score(source, engine, store, options, out, stops=scorers is None))
                 sentence = tally.sentence(store)
@@ -357,14 +348,12 @@ async def _plan(source: RunSource, engine: str, options: Mapping[str, Any]) -> P
     return total
 
 
-def _plan_sentence(plan: Plan, price: tuple[float, float] | None) -> str:
+def _plan_sentence(plan: Plan) -> str:
     guess = "a guess, since the model could not be asked: " if plan.unreachable else ""
     lines = [
         f"{guess}scoring {plan.runs:,} runs would take {plan.requests:,} requests with {plan.prompts:,} prompts, "
         f"about {plan.prompt_tokens:,} tokens read and at most {plan.output_tokens:,} written"
     ]
-    if price is not None:
-        lines.append(f"that costs about {plan.price(*price):,.2f}")
     lines += [
         f"  {line.who}.{line.verb}: {line.requests:,} requests, {line.prompts:,} prompts, "
         f"{line.prompt_tokens:,} + {line.output_tokens:,} tokens"

@@ -99,8 +99,8 @@ def test_a_dry_run_names_the_lines_that_it_cannot_read(here):
     assert not (here / "scores").exists()
 
 
-def test_a_dry_run_prices_all_parts_and_writes_nothing(here):
-    words = ("runs.jsonl", "--scorers", "utility", "--dry-run", "--price", "1", "2")
+def test_a_dry_run_plans_all_parts_and_writes_nothing(here):
+    words = ("runs.jsonl", "--scorers", "utility", "--dry-run")
     whole = score(*words, "--store", "x.db")
     parts = score(*words, *ON, "--out", "out")
     assert parts.exit_code == 0, parts.output
