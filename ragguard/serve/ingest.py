@@ -37,7 +37,7 @@ _LATE_SECONDS, _KNOWN_SECONDS = 600.0, 86_400.0
 _AT_ONCE, _BATCHES = 64, 16
 """How many traces become runs in one transaction, and how many of these there are between two clean-ups."""
 _LOOKS, _LOOK = 20, 0.05
-"""While spans come: how often it is looked whether a batch has been scored, and the seconds between two looks."""
+"""How often it is looked whether a batch has been scored, while spans come, and the seconds between two looks."""
 _log = logger("ragguard.serve")
 MOST_SHOWN = 16
 """The most traces that are read in one go, the latest first; of the others the end alone is scored."""

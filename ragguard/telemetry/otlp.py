@@ -44,7 +44,7 @@ def endpoint(address: str) -> tuple[str, dict[str, str]]:
     return base, {"authorization": credentials.header} if credentials else {}
 
 
-class _Metrics(OTLPMetricExporter):
+class _OwnMetrics(OTLPMetricExporter):
     """Exports the metrics of one process: a forked child inherits what was measured, and must not send it again."""
 
     process = 0
@@ -54,7 +54,7 @@ class _Metrics(OTLPMetricExporter):
         return super().export(*args, **kwargs) if mine else MetricExportResult.SUCCESS
 
 
-class _Spans(OTLPSpanExporter):
+class _CountedSpans(OTLPSpanExporter):
     """Counts how many spans it delivered and could not deliver."""
 
     sent = lost = 0
@@ -71,7 +71,7 @@ class _Spans(OTLPSpanExporter):
         return result
 
 
-class _Batches(BatchSpanProcessor):
+class _CountedBatches(BatchSpanProcessor):
     """Counts the spans that it gets: where its queue is full, it drops spans silently."""
 
     ended = 0
@@ -99,14 +99,14 @@ class Exporting:
                 "telemetry.sdk.ragguard": __version__,
             }
         )
-        self._spans = _Spans(f"{self._base}/v1/traces", headers=headers, timeout=EXPORT_S)
-        self._batches = _Batches(self._spans)
+        self._spans = _CountedSpans(f"{self._base}/v1/traces", headers=headers, timeout=EXPORT_S)
+        self._batches = _CountedBatches(self._spans)
         self._due, self._closed = 0, False
         self.traces = TracerProvider(resource=resource, shutdown_on_exit=False)
         self.traces.add_span_processor(self._batches)
         readers = []
         if not spans_only:
-            exporter = _Metrics(f"{self._base}/v1/metrics", headers=headers, timeout=EXPORT_S)
+            exporter = _OwnMetrics(f"{self._base}/v1/metrics", headers=headers, timeout=EXPORT_S)
             exporter.process = os.getpid()
             readers.append(PeriodicExportingMetricReader(exporter))
         self.metrics = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
