@@ -2,7 +2,6 @@
 
 import io
 import json
-import math
 import re
 
 import pytest
@@ -72,14 +71,6 @@ def test_all_ways_out_say_the_same(scored):
         if span.name == "evaluate run"
     }
     assert on_spans == {id: (found.cause, found.text) for id, found in explanations.items()}
-
-
-def test_no_score_is_a_negative_zero(scored):
-    store, *_ = scored
-    source = open_source(store)
-    values = [score.value for scored in source.scored_runs() for score in scored.scores]
-    assert 0.0 in values
-    assert all(math.copysign(1, value) > 0 for value in values if value == 0)
 
 
 def test_json_has_the_explanation_of_each_run_and_the_scores_of_one(scored):

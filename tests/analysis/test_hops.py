@@ -7,8 +7,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from ragguard.analysis.hops import hop_table, print_hops
-from ragguard.errors import InvalidInput
+from ragguard.analysis.hops import hop_table
 from ragguard.records import (
     K_ERROR,
     PROVISIONAL,
@@ -136,14 +135,6 @@ def test_a_passage_with_ratings_alone_is_judged():
     assert "not judged" not in text
 
 
-def test_the_latest_score_of_a_name_is_shown():
-    old, new = (
-        Score("udcg", value, "step", "r", "s", scorer="utility", version=version)
-        for value, version in ((0.4, "1-a"), (0.61, "2-b"))
-    )
-    assert "UDCG 0.610" in shown(guarded(), [old, new])
-
-
 def test_why_a_number_is_missing_is_told_once_whatever_times_it_names():
     failures = [
         Failure("belief", "LowLabelMass", "delta_seper: [i]too little[/i]\nmass in 1.5 s", step_id="s"),
@@ -167,24 +158,6 @@ def test_passage_cut_without_a_guard_is_shown_as_cut():
     assert "   cut\n" not in shown(run, [])
 
 
-def test_support_is_called_so():
-    scores = [Score("delta_seper", -0.1, "step", "r", "s", reference_source="answer")]
-    assert "-0.10 (support)" in shown(guarded(), scores)
-
-
-def test_a_run_without_scores_or_steps_is_shown_too():
-    assert "not judged" in shown(guarded(), [])
-    assert "nothing?" in shown(Run(question="nothing?"), [])
-
-
-def test_next_to_nothing_is_not_less_than_nothing():
-    said = [
-        Score("delta_seper", -0.001, "step", "r", "s"),
-        Score("utility", -0.001, "passage", "r", "s", position=1),
-    ]
-    assert shown(guarded(), said).count("+0.00") == 2
-
-
 def test_wide_letters_and_long_verdicts_keep_the_columns():
     run = guarded()
     run.steps[0].candidates = [Passage("東京" * 200), run.steps[0].candidates[1]]
@@ -195,14 +168,6 @@ def test_wide_letters_and_long_verdicts_keep_the_columns():
     assert max(cell_len(line) for line in text.splitlines()) <= 160
     assert "…" in text
     assert "same firm" in " ".join(text.split())
-
-
-@pytest.mark.parametrize(
-    "call", [lambda: print_hops(None), lambda: print_hops("nano"), lambda: hop_table(None, [])]
-)
-def test_odd_arguments_are_refused(call):
-    with pytest.raises(InvalidInput, match=r"RagGuard|a Run"):
-        call()
 
 
 def test_passage_that_the_model_read_is_shown_where_it_is_no_candidate():

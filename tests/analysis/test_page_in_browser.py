@@ -93,22 +93,6 @@ def test_filters_orders_and_pages(browser, address):
     assert page.value("location.hash") == "#run-117"
 
 
-def test_a_tap_on_a_phone_brings_the_run_into_view(browser, address):
-    page = browser.open(address, 390, 844)
-    for place in (3, 5):  # the second time the first run has been scrolled through
-        page.value(f"runs.children[{place}].click()")
-        assert -1 <= page.value("run.getBoundingClientRect().top") <= 844 / 2
-        page.value("scrollTo(0, document.body.scrollHeight)")
-
-
-def test_the_arrows_go_on_from_the_run_that_is_open(browser, address):
-    page = browser.open(address + "#run-004")
-    place = page.value("[...runs.children].findIndex((one) => one.ariaSelected === 'true')")
-    page.value("runs.focus()")
-    page.press("ArrowDown")
-    assert page.value("[...runs.children].findIndex((one) => one.ariaSelected === 'true')") == place + 1
-
-
 def test_gold_and_support_are_drawn_apart_and_nothing_has_no_minus(browser, tmp_path):
     """A belief in the run's own answer is never averaged with one in the right answer."""
     runs = []
@@ -231,14 +215,3 @@ def test_run_page_keeps_each_number_in_one_line_and_the_chart_fills_its_column(b
         "['svg', 'figure'].map((one) => document.querySelector('.sides ' + one).clientWidth)"
     )
     assert drawn >= 0.75 * column
-
-
-def test_page_says_over_all_runs_whether_the_retriever_or_the_choice_lost_more(browser, address, tmp_path):
-    runs = [scored(1), scored(2)]
-    for item in runs:
-        of = {"run_id": item.run.id, "step_id": item.run.steps[0].id}
-        item.scores += [Score("proc", 0.4, "step", **of), Score("pct_proc", 1.0, "step", **of)]
-    write_html(overviews(runs), tmp_path / "report.html")
-    said = browser.open((tmp_path / "report.html").as_uri()).value("selections.innerText")
-    assert said.startswith("Over 2 steps: The retriever loses most: its candidates allow 0.40")
-    assert browser.open(address).value("selections.innerText") == ""  # of these runs PROC is not known

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 from support.means import means_of
-from support.runs import a_run
 
 from ragguard.analysis.gate_check import Condition
 from ragguard.analysis.pairs import compare, questions_of
@@ -34,13 +33,6 @@ def test_a_real_difference_is_found_with_its_sign():
     assert change.low > 0
     assert change.p_corrected < 0.01
     assert (change.verdict, change.questions) == ("better", 60)
-
-
-def test_lower_is_better_where_it_is():
-    rng = np.random.default_rng(3)
-    base = rng.uniform(0.4, 0.6, 40)
-    (change,) = compared(side(base, "harm"), side(base - rng.uniform(0.1, 0.2, 40), "harm")).changes
-    assert change.verdict == "better"
 
 
 def test_gold_and_support_are_never_mixed():
@@ -99,15 +91,6 @@ def test_float_noise_is_no_difference(scale):
     assert not holds_in("udcg > 0", found)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"draws": 98}, {"draws": "many"}, {"seed": -1}, {"seed": None}, {"draws": True}],
-)
-def test_settings_that_cannot_be_right_are_refused(settings):
-    with pytest.raises(InvalidInput, match="whole number"):
-        compared(side([0.1]), side([0.2]), **settings)
-
-
 def many(count, questions, *, clear=0):
     """Two sides with that many metrics of noise, of which the first `clear` are higher after."""
     rng = np.random.default_rng(3)
@@ -156,13 +139,6 @@ def test_a_change_of_the_judge_is_told_apart_from_a_change_of_the_retrieval():
     b = side([0.1, 0.2], engine="vllm:2", prompts="default/1") + side([1, 1], "coverage", engine="nano:1")
     assert compared(a, a).judged_otherwise == {}
     assert compared(a, b).judged_otherwise == {"udcg": ["nano:1, nano/1,  ", "vllm:2, default/1,  "]}
-
-
-@pytest.mark.parametrize("gain", [[0.4, 0.4], [0.4, 0.41, 0.42, 0.4]])
-def test_a_handful_of_questions_proves_nothing_either(gain):
-    """All of four questions get better by chance once in eight times, whatever a bootstrap of them says."""
-    (change,) = compared(side([0.1] * len(gain)), side([0.1 + more for more in gain])).changes
-    assert (change.p, change.verdict) == (2.0 ** (1 - len(gain)), "too few questions")
 
 
 def test_an_endless_effect_is_no_number_of_json():
@@ -223,49 +199,3 @@ def test_scores_with_and_without_references_are_one_series():
     (change,) = found.changes
     assert (change.metric, change.questions, change.difference) == ("udcg", 8, pytest.approx(0.2))
     assert holds_in("udcg > 0.1", found)
-
-
-def test_steps_that_the_judge_saw_with_and_without_references_are_one_mean():
-    run = a_run("r", steps=2)
-    first, second = run.steps
-    of = {"level": "step", "run_id": "r"}
-    earlier = Score("udcg", 0.1, step_id=first.id, **of)
-    late = Score("udcg", 0.3, step_id=first.id, reference_source="gold", references_hash="a", **of)
-    hop = Score("udcg", 0.6, step_id=second.id, **of)
-    found = means_of(ScoredRun(run, [earlier, hop, late]))
-    assert list(found.means.values()) == [pytest.approx(0.45)]
-
-
-def test_metric_that_some_questions_lack_says_on_how_many_it_was_compared():
-    after = side([0.5] * 8)
-    for item in after[::2]:
-        item.scores = []
-    found = compared(side([0.5] * 8), after)
-    assert (found.paired, found.changes[0].questions) == (8, 4)
-    assert found.resting_on("udcg") == (
-        "udcg was compared on 4 of the 8 questions: the others lack it on one side."
-    )
-    assert compared(side([0.5] * 8), side([0.5] * 8)).resting_on("udcg") == ""
-
-
-def test_noise_of_ten_metrics_over_nine_questions_is_called_a_difference_at_the_level():
-    rng = np.random.default_rng(7)
-    wrong = 0
-    for _ in range(200):
-        a, b = side([]), side([])
-        for number in range(10):
-            a += side(rng.exponential(1, 9), f"m{number}")
-            b += side(rng.exponential(1, 9), f"m{number}")
-        wrong += any(change.verdict == "changed" for change in compared(a, b).changes)
-    assert wrong / 200 <= 0.1  # 0.05, and three standard errors; percentiles of a bootstrap gave 0.52
-
-
-def test_one_question_proves_nothing():
-    (change,) = compared(side([0.1]), side([0.9])).changes
-    assert change.verdict == "too few questions"
-
-
-def test_the_same_twice_is_no_difference():
-    runs = side([0.1, 0.5, 0.9])
-    (change,) = compared(runs, runs).changes
-    assert (change.difference, change.p_corrected, change.verdict) == (0.0, 1.0, "not decisive")

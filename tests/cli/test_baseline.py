@@ -97,21 +97,6 @@ def test_a_step_that_cannot_be_read_is_named_by_its_run(tmp_path, ragguard):
         assert "the run 'r7'" in done.output
 
 
-def test_baseline_of_other_metrics_and_of_another_engine(tmp_path, ragguard):
-    store = stored(tmp_path / "a.db", seen(side(0)))
-    ragguard("baseline", store, "main")
-    renamed, judged = seen(side(0)), seen(side(0))
-    for one in renamed:
-        one.scores = [replace(score, name="harm") for score in one.scores]
-    for one in judged:
-        one.scores = [replace(score, engine="other") for score in one.scores]
-    against = ("compare", store)
-    no_metric = ragguard(*against, stored(tmp_path / "b.db", renamed), "--baseline", "main")
-    assert "at least one metric in common" in no_metric.output
-    another = ragguard(*against, stored(tmp_path / "c.db", judged), "--baseline", "main")
-    assert "Not scored alike" in another.output
-
-
 def test_comment_names_the_questions_that_fell_although_the_mean_did_not(tmp_path, ragguard):
     after = side(0.05, 1)
     after[3].scores[0].value = 0.01
@@ -159,8 +144,3 @@ def test_a_name_that_is_empty_or_missing_is_refused(tmp_path, ragguard, words):
     assert done.exit_code == 2, done.output
     assert len(done.output.splitlines()) == 1
     assert "main" in ragguard("baseline", store).output
-
-
-def test_a_command_that_is_told_quotes_a_path_with_spaces(tmp_path, ragguard):
-    store = stored(tmp_path / "my runs.db", seen(side(0)))
-    assert f"`ragguard baseline '{store}' NAME`" in ragguard("baseline", store).output

@@ -60,16 +60,6 @@ def test_a_calibration_is_written_and_a_guard_takes_it(runs, tmp_path):
     assert Calibration.load(out).distractors_dropped >= found.distractors_dropped
 
 
-def test_the_call_it_tells_is_one_that_takes_it(runs, tmp_path):
-    out, few = tmp_path / "found.json", tmp_path / "few.jsonl"
-    few.write_text("".join(runs.read_text().splitlines(keepends=True)[:20]))
-    result = calibrate(few, "--out", out, "--min-keep", "2")
-    told = result.output.rsplit("alone: ", 1)[1].strip()
-    with pytest.raises(CalibrationError, match="min_keep"):
-        DistractorGuard("nano").use(out)
-    eval(told, {"DistractorGuard": DistractorGuard, "engine": "nano"})
-
-
 def test_too_few_examples_are_refused_and_nothing_is_written(tmp_path, runs):
     few = tmp_path / "few.jsonl"
     few.write_text("".join(runs.read_text().splitlines(keepends=True)[:5]))

@@ -67,15 +67,6 @@ def test_difference_that_may_be_the_judges_is_remarked(tmp_path, command):
     assert "Scores that failed: 0 before, 40 after." in said
 
 
-def test_score_files_too_and_as_json(tmp_path, command):
-    for name, gain in (("a", 0.0), ("b", -0.05)):
-        write_scores(side(gain), tmp_path / f"{name}.jsonl")
-    done = command("compare", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--json")
-    (change,) = json.loads(done.output)["changes"]
-    assert change["verdict"] == "worse"
-    assert change["difference"] == pytest.approx(-0.05, abs=0.01)
-
-
 def test_sides_that_differ_in_k_are_said_and_a_score_file_has_none(tmp_path, command):
     a = stored(tmp_path / "a.db", side(0))
     write_scores(side(0), tmp_path / "b.jsonl")
@@ -150,18 +141,6 @@ def test_a_gate_that_rests_on_a_part_of_the_questions_warns(tmp_path, command, h
     assert "compared on 8 of the 40" in json.loads(command(*words, "--json").output)["fail_if_remarks"][0]
 
 
-def test_a_store_is_shown(tmp_path, command):
-    a = stored(tmp_path / "a.db", side(0))
-    done = command("report", a)
-    assert done.exit_code == 0, done.output
-    assert "40 runs, newest first" in done.output
-    done = command("report", a, "--run", "r39")
-    assert "Who is number 39?" in done.output
-    done = command("report", a, "--html", tmp_path / "page.html")
-    assert "40 runs written" in done.output
-    assert (tmp_path / "page.html").stat().st_size > 10_000
-
-
 def test_runs_with_time_ordered_ids_are_told_apart_and_found_by_the_part_that_is_shown(tmp_path, command):
     items = [scored(number, 0.5) for number in range(25)]
     for number, item in enumerate(items):
@@ -212,9 +191,3 @@ def test_a_store_that_has_nothing_to_show_says_why(tmp_path, command):
         assert done.exit_code == 2, (words, done.output)
         assert done.output.startswith("ragguard report: ")
     assert not (tmp_path / "x.html").exists()
-
-
-def test_an_id_that_no_run_has_is_answered_with_the_latest_ids(tmp_path, command):
-    said = command("report", stored(tmp_path / "a.db", side(0)), "--run", "nope").output
-    assert "--run: got 'nope'; allowed: the id of a run, the id that the application gave it" in said
-    assert "the latest are r39, r38, r37, and `ragguard report` lists all" in said

@@ -187,15 +187,6 @@ def test_labels_that_cannot_be_read_are_one_sentence_before_anything_is_shown(sh
         assert len(done.output.splitlines()) == 1
 
 
-def test_labels_of_other_runs_are_refused_before_anything_is_shown(sheet):
-    folder, right = sheet
-    store_of(folder / "b.db", prefix="other")
-    fill_in(folder / "labels.jsonl", right)
-    done = ragguard("report", folder / "b.db", "--labels", folder / "labels.jsonl")
-    assert done.exit_code == 2
-    assert len(done.output.splitlines()) == 1
-
-
 def test_options_without_effect_and_paths_that_cannot_be_written_are_refused(sheet):
     folder, _ = sheet
     store, labels, here = folder / "a.db", folder / "labels.jsonl", "a folder that is there"
@@ -257,20 +248,3 @@ def test_page_asks_by_keyboard_goes_on_and_saves_lines_that_are_read(tmp_path):
     assert {label.by for label in labels} == {"ann"}
     assert json.loads(saved.read_text().splitlines()[0])["text"] == first
     assert ragguard("report", tmp_path / "a.db", "--labels", saved).exit_code == 0
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="NO chromium HERE: apt-get install chromium")
-def test_page_takes_grades_as_digits_and_nothing_else(tmp_path):
-    store_of(tmp_path / "a.db", graded_runs)
-    address = tmp_path / "label.html"
-    assert ragguard("label", tmp_path / "a.db", "--kind", "grade", "-n", 12, "--page", address).exit_code == 0
-    with chromium() as browser:
-        page = browser.open(address.as_uri(), until="document.getElementById('count')?.textContent > ''")
-        page.press("4")
-        page.call("Input.insertText", text="ann")
-        for key in ("Enter", "y", "4", "2"):
-            page.press(key)
-        assert page.value("document.getElementById('count').textContent") == "3 of 12, 2 labelled"
-        assert page.value("document.getElementById('yes-no').hidden") is True

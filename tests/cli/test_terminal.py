@@ -60,13 +60,6 @@ def test_a_comparison_is_whole_at_eighty_columns(monkeypatch, store):
     assert "A wider terminal shows more: p, before, after, effect, questions." in said
 
 
-def test_comparison_without_a_known_width_shows_all_columns(store):
-    env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    said = called(store, env, "compare", store, "--all").stdout.decode()
-    assert "before" in said
-    assert "wider" not in said
-
-
 def called(store, env, command, *more):
     return subprocess.run(
         [sys.executable, "-c", "from ragguard.cli import main; main()", command, store, *more],

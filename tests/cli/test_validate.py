@@ -98,16 +98,6 @@ def test_contexts_that_an_engine_cannot_read_are_counted(tmp_path):
     assert "1 contexts without texts were left out" in json.loads(out.read_text())[0]["notes"][-1]
 
 
-def test_outcomes_that_do_not_differ_are_one_clear_sentence(tmp_path):
-    path = tmp_path / "c.jsonl"
-    path.write_text("".join(json.dumps(found_something("q", n, 1, 2)) + "\n" for n in range(3)))
-    done = validate(path, "-e", "nano")
-    assert done.exit_code == 2
-    assert "all 3 contexts that have one have the same, 2; give contexts whose outcomes" in " ".join(
-        done.output.split()
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -151,9 +141,3 @@ def test_validate_with_a_dead_one_among_several_shows_the_others_and_exits_with_
     assert done.exit_code == 1, done.output
     assert "ragguard validate: http://127.0.0.1:9/v1 " in done.stderr
     assert json.loads(out.read_text())[0]["rows"]
-
-
-def test_validate_of_entailers_of_which_none_answers_is_not_possible():
-    done = validate("exam", "--entailers", "http://127.0.0.1:9/v1,http://127.0.0.1:19/v1")
-    assert done.exit_code == 2, done.output
-    assert "check the address" in done.output

@@ -1,18 +1,15 @@
 """Contexts get the reader's answers and their grades; several readers answer the same contexts, each for itself."""
 
-import asyncio
-import threading
 from dataclasses import replace
 
 import pytest
-from support.polling import aeventually
 
 from ragguard import world
 from ragguard.analysis.validation.answering import compare_readers, grader, with_answers, with_outcomes
 from ragguard.analysis.validation.contexts import Context
 from ragguard.engines.base import Sample, Samples
 from ragguard.engines.connect import connect
-from ragguard.errors import EngineProtocolError, EngineUnreachable, InvalidInput
+from ragguard.errors import EngineProtocolError
 from ragguard.records import Passage
 
 
@@ -128,33 +125,6 @@ async def test_a_context_that_the_model_cannot_take_stays_without_an_answer_alon
     assert (await with_outcomes(answered, None))[2].outcome is None
 
 
-async def test_an_engine_that_is_away_is_said():
-    def away(prompt):
-        raise EngineUnreachable("nobody there")
-
-    with pytest.raises(EngineUnreachable):
-        await with_answers([context(world.cases(1)[0], "gold")], Counting(away))
-
-
-async def test_caller_that_stops_waiting_stops_the_asking():
-    begun, ended = threading.Event(), threading.Event()  # set on the engine's own loop
-
-    class Slow(Counting):
-        async def sample(self, *args, **kwargs):
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
-
-    work = asyncio.ensure_future(with_answers([context(world.cases(1)[0], "gold")], Slow()))
-    await aeventually(begun.is_set)
-    work.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await work
-    await aeventually(ended.is_set)
-
-
 NANO = connect("nano")
 
 
@@ -193,9 +163,3 @@ async def test_each_reader_answers_for_itself_and_has_its_own_correlations_and_b
     assert change > 0.5
     assert tables[1].columns == ("metric", "nano", "from", "to")  # all outcomes of the other one are alike
     assert "mute: no metric can be compared" in " ".join(tables[0].notes)
-
-
-async def test_contexts_without_references_cannot_be_answered_anew():
-    one = next(contexts(1))
-    with pytest.raises(InvalidInput, match="references and texts"):
-        await compare_readers([Context(id="a", question_id="a", question="Who?", passages=one.passages)], {})

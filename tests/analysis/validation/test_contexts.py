@@ -5,7 +5,7 @@ import math
 import pytest
 
 from ragguard import world
-from ragguard.analysis.validation.contexts import Context, rank_measures, rank_values, run_of, score_contexts
+from ragguard.analysis.validation.contexts import Context, rank_measures, rank_values, score_contexts
 from ragguard.engines.connect import connect
 from ragguard.errors import InvalidInput
 from ragguard.metrics import udcg
@@ -57,19 +57,6 @@ async def test_the_scorers_give_a_context_without_passages_what_they_give_an_emp
     assert none.values == {}
 
 
-def test_a_context_is_a_run_of_one_step():
-    context = Context(
-        id="c7", question_id="q", question="what?", passages=(Passage("a"), Passage("b")), references=("x",),
-        answer="y", sub_questions=("how?",),
-    )  # fmt: skip
-    run = run_of(context)
-    assert (run.id, run.question, run.references, run.answer) == ("c7", "what?", ["x"], "y")
-    assert run.sub_questions == ["how?"]
-    assert [(step.query, step.passages, step.candidates) for step in run.steps] == [
-        ("what?", list(context.passages), list(context.passages))
-    ]
-
-
 async def test_scores_of_the_pipeline_come_with_the_rank_measures():
     engine = connect("nano")
     contexts = [
@@ -92,15 +79,6 @@ async def test_scores_of_the_pipeline_come_with_the_rank_measures():
         assert one.values["ndcg_at_k"] == 1.0
         assert "utility" not in one.values
         assert not one.failures
-
-
-async def test_more_passages_than_a_run_may_have_are_all_judged():
-    case = world.cases(1, seed=3)[0]
-    passages = tuple(world.retriever(k=25)(case.question))
-    context = Context(id="c", question_id="q", question=case.question, passages=passages)
-    (found,) = await score_contexts([context], connect("nano"))
-    assert None not in found.of_passages("utility")
-    assert not found.failures
 
 
 async def test_without_scorers_no_engine_is_needed_and_with_them_one_is():

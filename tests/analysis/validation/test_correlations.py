@@ -1,7 +1,5 @@
 """Which metric goes with the outcomes of a data set, by hand and at random."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -61,14 +59,6 @@ def test_with_one_context_a_question_all_are_compared_and_that_is_said():
     assert "easy counts" in " ".join(first.notes)
 
 
-def test_a_metric_that_some_contexts_lack():
-    some = list(questions(8))
-    without = [one if place % 2 else Scored(one.context, {"same": 1.0}) for place, one in enumerate(some)]
-    data = measured(without)
-    assert np.isnan(data.values["noise"]).sum() == len(some) // 2
-    assert math.isfinite(row_of(tables(data)[0], "noise")["Spearman"])
-
-
 def test_the_notes_say_on_how_many_contexts_a_metric_rests():
     some = list(questions(8))
     everywhere = tables(measured(some))
@@ -123,13 +113,6 @@ def test_a_context_without_passages_takes_part_and_its_places_count():
     assert values["precision"].tolist() == [0, 0, pytest.approx(1 / 3), 1]
     expected = [0.5, 0.5, float(udcg([0.9, 0.0, 0.0])), float(udcg([0.9]))]
     assert values["udcg, own relevance"].tolist() == pytest.approx(expected)
-
-
-def test_a_metric_that_only_empty_contexts_have_is_no_metric():
-    bare = Scored(
-        Context(id="q/2", question_id="q", question="q", passages=(Passage("x"),), outcome=2.0), {"udcg": 0.7}
-    )
-    assert measured([empty("q", 0, 0.0), bare]).values.keys() == {"udcg"}
 
 
 def test_a_metric_that_says_nothing_of_most_questions_does_not_come_first():

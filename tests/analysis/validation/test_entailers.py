@@ -60,11 +60,6 @@ async def test_the_right_one_is_right_words_see_no_contradiction_and_a_failing_o
     assert tables[1].rows[0][1] == pytest.approx(1.0)
 
 
-async def test_the_only_entailer_fails_with_its_error(pairs):
-    with pytest.raises(ScoringError, match="no model today"):
-        await compare_entailers({"broken": Broken()}, read_pairs(str(pairs)))
-
-
 def test_the_examination_has_as_many_answers_that_agree_as_that_do_not():
     relations = [one.relation for one in read_pairs("exam")]
     assert relations.count("entailment") == relations.count("contradiction") == len(relations) / 2 > 10
