@@ -18,7 +18,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.snapshot import HOLDERS, documents_in, is_scored, passages_of
+from ragguard.capture.snapshot import documents_in, is_scored, passages_of
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
@@ -79,8 +79,8 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
     A tool retrieves if it gives documents as its artifact (`response_format="content_and_artifact"`), if it hands
     on as text what a retriever gave that it calls (`create_retriever_tool`), or if it is one of `tools`. Where
     passages are dropped, the text that the model reads is written anew by `render`, from the texts that stay, without
-    what stood between them; the artifact keeps the documents that stay. All other results pass, which is logged once a
-    tool.
+    what stood between them; an artifact that is a list keeps those that stay. All other results pass, which is logged
+    once a tool.
 
     Args:
         guard: The guard that judges.
@@ -216,15 +216,9 @@ def _documents_in(artifact: object) -> list[Document] | None:
 
 
 def _thinned(artifact: Any, stays: Sequence[bool]) -> Any:
-    """Returns an artifact without the documents that do not stay; as it is where they do not stand in one list."""
-    if documents_in(artifact) is None:
-        return artifact
+    """Returns a list of documents without those that do not stay; an artifact of another form as it is."""
     if isinstance(artifact, (list, tuple)) and len(artifact) == len(stays):
         return [one for one, stay in zip(artifact, stays, strict=True) if stay]
-    if isinstance(artifact, Mapping):
-        for name in HOLDERS:
-            if documents_in(artifact.get(name)) is not None:
-                return {**artifact, name: _thinned(artifact[name], stays)}
     return artifact
 
 

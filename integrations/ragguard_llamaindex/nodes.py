@@ -89,7 +89,10 @@ def taken(nodes: object) -> Taken:
 
 def taken_bare(nodes: Sequence[BaseNode]) -> Taken:
     """Returns a snapshot of nodes without scores, of which LlamaIndex's FunctionTool shows a model the bare text."""
-    return Taken.of([passage(_bare(node)[0], node.node_id, None, node.metadata) for node in nodes])
+    return Taken.of([
+        passage(node.get_content(metadata_mode=MetadataMode.NONE), node.node_id, None, node.metadata)
+        for node in nodes
+    ])  # fmt: skip
 
 
 def unpacked(snapshot: Taken | tuple[()]) -> list[Passage]:
@@ -163,27 +166,12 @@ def _passage(item: object) -> Passage:
         if node is None:
             return passage(item, None, None, None)
         metadata = metadata_of(node.metadata)
-        try:
-            text, kind = node_content(node)
-        except Exception as error:  # noqa: BLE001 - its templates or its class may be the user's
-            text, kind = _bare(node)
-            if not kind:
-                metadata[UNFORMATTED] = describe(error)
+        text, kind = node_content(node)
         if kind:
             metadata[CONTENT_KIND] = kind
         return Passage(text, node.id_, score_of(getattr(item, "score", None), {}), metadata)
-    except Exception as error:  # noqa: BLE001 - as above
+    except Exception as error:  # noqa: BLE001 - its templates or its class may be the user's
         return unreadable(item, error)
-
-
-def _bare(node: BaseNode) -> tuple[str, str]:
-    """Returns a node's text without its metadata, and the kind of its content where that is not text; one of the two
-    is ''."""
-    try:
-        text: object = node.get_content(metadata_mode=MetadataMode.NONE)
-    except Exception as error:  # noqa: BLE001 - a node class of the user's may raise anything
-        return "", f"{type(node).__name__}, unreadable: {type(error).__name__}"
-    return (text, "") if isinstance(text, str) else ("", type(text).__name__)
 
 
 def top_k_of(retriever: object) -> int | None:

@@ -276,9 +276,14 @@ TOOL_CALL = "tool_call_id"
 
 
 def guard_decided(
-    recorder: Recorder, run_id: str, verdict: Verdict, *, query: str = "", tool_call: str = "",
+    recorder: Recorder,
+    run_id: str,
+    verdict: Verdict,
+    *,
+    query: str = "",
+    tool_call: str = "",
     among: Sequence[str] = (),
-) -> bool:  # fmt: skip
+) -> bool:
     """Adds a guard's decision to the latest retrievals of an open run that found the passages it judged; returns False
     where none did. A decision in a call of a tool, or about its result, can only be about retrievals of that call:
     those with the id `tool_call`, or `among` the ids of steps that were made in it."""

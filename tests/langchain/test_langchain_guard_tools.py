@@ -167,7 +167,10 @@ def bare(artifact):
     ("form", "expected"),
     [
         (lambda found: [(one, 0.5) for one in found], [["shelf-0", 0.5], ["shelf-2", 0.5]]),
-        (lambda found: {"documents": found, "took": 3}, {"documents": ["shelf-0", "shelf-2"], "took": 3}),
+        (
+            lambda found: {"documents": found, "took": 3},
+            {"documents": [f"shelf-{n}" for n in range(4)], "took": 3},
+        ),
         (lambda found: tuple(found), ["shelf-0", "shelf-2"]),
     ],
     ids=["pairs", "mapping", "tuple"],
