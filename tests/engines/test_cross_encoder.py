@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-
 import numpy as np
 import pytest
 from support.tiny_classifier import make_classifier
@@ -12,7 +9,7 @@ from support.tiny_classifier import make_classifier
 from ragguard.engines import nli_models
 from ragguard.engines.entailer import Entailer, Pair
 from ragguard.engines.nli_models import CrossEncoder
-from ragguard.errors import Closed, EngineRejected, EngineTimeout, InvalidInput, PromptTooLong
+from ragguard.errors import InvalidInput, PromptTooLong
 
 torch = pytest.importorskip("torch", reason="the extra hf is not installed")
 transformers = pytest.importorskip("transformers", reason="the extra hf is not installed")
@@ -90,23 +87,3 @@ async def test_classes_without_names_are_refused_with_the_way_out(tmp_path):
     with pytest.raises(InvalidInput, match="write such names there"):
         await entailer.entail(PAIRS)
     await entailer.aclose()
-
-
-async def test_deadlines_closing_and_bad_settings(checkpoint, tmp_path):
-    entailer = CrossEncoder(checkpoint, device="cpu")
-    await entailer.info()
-    with pytest.raises(EngineTimeout):
-        await entailer.entail(PAIRS, deadline=time.monotonic() - 1)
-    both = await asyncio.gather(entailer.entail(PAIRS), entailer.entail(PAIRS))
-    np.testing.assert_allclose(both[0].p, both[1].p, atol=1e-6)
-    await entailer.aclose()
-    await entailer.aclose()
-    with pytest.raises(Closed):
-        await entailer.entail(PAIRS)
-    with pytest.raises(InvalidInput, match=r"config\.json"):
-        CrossEncoder(tmp_path)
-    (tmp_path / "config.json").write_text('{"model_type": "roberta"}')
-    broken = CrossEncoder(tmp_path)
-    with pytest.raises(EngineRejected, match="could not load"):
-        await broken.info()
-    await broken.aclose()

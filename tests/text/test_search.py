@@ -27,6 +27,11 @@ def test_folder_gives_passages_of_its_texts_named_by_file_and_counts_what_it_ski
     (tmp_path / ".hidden.md").write_text("not read")
     (tmp_path / "_build").mkdir()
     (tmp_path / "_build" / "a.html").write_text("not read")
+    (tmp_path / "try-out").mkdir()  # the results of an earlier call
+    (tmp_path / "try-out" / "ragguard.db").touch()
+    (tmp_path / "try-out" / "report.html").write_text("not read")
+    os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "link.txt").symlink_to(__file__)
     found = read_folder(tmp_path)
     assert [(one.id, one.text) for one in found.passages] == [
         ("a.md#1", "# Tea\nTea is grown in Assam."),
@@ -46,21 +51,6 @@ def test_folder_with_more_files_than_are_read_stops_at_the_limit(tmp_path, monke
     found = read_folder(tmp_path)
     assert [one.text for one in found.passages] == ["a", "b"]
     assert found.cut.startswith("only the first 2 texts were read")
-
-
-def test_pipe_and_link_are_no_texts(tmp_path):
-    os.mkfifo(tmp_path / "pipe.txt")
-    (tmp_path / "link.txt").symlink_to(__file__)
-    (tmp_path / "a.txt").write_text("tea")
-    assert read_folder(tmp_path).files == 1
-
-
-def test_results_of_an_earlier_call_are_no_texts(tmp_path):
-    (tmp_path / "try-out").mkdir()
-    (tmp_path / "try-out" / "ragguard.db").touch()
-    (tmp_path / "try-out" / "report.html").write_text("<p>Tea</p>")
-    (tmp_path / "a.txt").write_text("tea")
-    assert [one.id for one in read_folder(tmp_path).passages] == ["a.txt#1"]
 
 
 def test_pdf_is_read_where_pypdf_is_there(tmp_path):

