@@ -187,8 +187,8 @@ async def count(runs: Sequence[Run]) -> dict[str, Any]:
         ours += Cost(sum(meter.requests.values()), sum(meter.prompts.values()), compared.pairs, meter.tokens)
         alone += naive(run, meter, compared)
         plan = await pipeline.plan(run)
-        pairs = sum(line.prompts for line in plan.lines if line.verb == "entail")
-        foretold += Cost(plan.requests, plan.prompts, pairs, plan.prompt_tokens)
+        pairs, total = plan.calls["entailer", "entail"].prompts, plan.total
+        foretold += Cost(total.requests, total.prompts, pairs, total.prompt_tokens)
     n = len(runs)
     return {
         "runs": n,

@@ -283,7 +283,7 @@ async def test_a_dry_run_asks_nothing(make):
     rg = make(engine)
     plan = await rg.score(a_run(), dry_run=True)
     assert isinstance(plan, Plan)
-    assert plan.prompts > 0
+    assert plan.total.prompts > 0
     assert engine.calls == []
     assert len(rg.runs()) == 0
 
@@ -299,7 +299,7 @@ async def test_a_dry_run_of_a_resumed_run_counts_the_steps_before(make):
         again.retrieved("who then?", [Passage("bread")])
         both = await rg.score(again, dry_run=True)
     assert both == await rg.score(again, dry_run=True) == await rg.score(rg.runs()[0], dry_run=True)
-    assert both.prompts > first.prompts
+    assert both.total.prompts > first.total.prompts
 
 
 async def test_failures_come_with_the_scores(make):

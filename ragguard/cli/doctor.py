@@ -184,9 +184,9 @@ async def _cost(engine: Engine, prompts: PromptSet, data: dict[str, Any], latenc
     seconds = {"sample": data.get("samples_ms", 0.0) / 1000}
     data["fit"] = data.get("label_mass", 0.0) >= 0.5
     data |= {
-        "requests": plan.requests,
-        "tokens": plan.prompt_tokens + plan.output_tokens,
-        "seconds": sum(line.prompts * seconds.get(line.verb, label_s) for line in plan.lines),
+        "requests": plan.total.requests,
+        "tokens": plan.total.prompt_tokens + plan.total.output_tokens,
+        "seconds": sum(cost.prompts * seconds.get(verb, label_s) for (_, verb), cost in plan.calls.items()),
         "ready": "not ready"
         if not data["fit"] or "samples_ms" not in data
         else ("exact" if data["exact"] else "estimated"),

@@ -349,22 +349,22 @@ async def _plan(source: RunSource, engine: str, options: Mapping[str, Any]) -> P
 
 
 def _plan_sentence(plan: Plan) -> str:
-    guess = "a guess, since the model could not be asked: " if plan.unreachable else ""
+    guess, total = "a guess, since the model could not be asked: " if plan.unreachable else "", plan.total
     lines = [
-        f"{guess}scoring {plan.runs:,} runs would take {plan.requests:,} requests with {plan.prompts:,} prompts, "
-        f"about {plan.prompt_tokens:,} tokens read and at most {plan.output_tokens:,} written"
+        f"{guess}scoring {plan.runs:,} runs would take {total.requests:,} requests with {total.prompts:,} prompts, "
+        f"about {total.prompt_tokens:,} tokens read and at most {total.output_tokens:,} written"
     ]
     lines += [
-        f"  {line.who}.{line.verb}: {line.requests:,} requests, {line.prompts:,} prompts, "
-        f"{line.prompt_tokens:,} + {line.output_tokens:,} tokens"
-        for line in plan.lines
+        f"  {who}.{verb}: {cost.requests:,} requests, {cost.prompts:,} prompts, "
+        f"{cost.prompt_tokens:,} + {cost.output_tokens:,} tokens"
+        for (who, verb), cost in plan.calls.items()
     ]
     for problem in plan.unreachable:
         lines.append(
             "the requests are those of a server that answers many prompts and samples at once, such as vLLM; others "
             f"take several times as many, and thinking models write more. Ask again when it can be reached: {problem}"
         )
-    if any(line.verb == "entail" for line in plan.lines):
+    if ("entailer", "entail") in plan.calls:
         lines.append(
             "how many answers are compared is known only from the answers: this assumes three different ones in a "
             "context; answers that differ more take several times as many comparisons. Score a sample to know"

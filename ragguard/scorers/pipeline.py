@@ -227,7 +227,7 @@ class ScoringPipeline:
         capped = CapExceeded.__name__
         failures = tuple(r for r in results if isinstance(r, Failure) and r.error == capped)
         unreachable = dict.fromkeys(str(missing[name]) for name in missing if name != "entailer")
-        return prices.plan + Plan((), failures, 1, unreachable=tuple(unreachable))
+        return prices.plan + Plan({}, failures, 1, unreachable=tuple(unreachable))
 
     async def identity(self) -> Identity:
         """Returns the identity of the scores of this pipeline; raises where an engine cannot be reached."""

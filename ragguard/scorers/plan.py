@@ -9,13 +9,13 @@ greatest allowed length, and tokens counted without the model's tokenizer.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ragguard.engines.base import Engine, EngineInfo, Sample
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import LowLabelMass, shown_apart
-from ragguard.records import Failure
+from ragguard.records import Failure, Usage
 from ragguard.scorers.asker import SCORING, Models, tokens_of
 from ragguard.scorers.probes import LEAST_MASS, abstention, belief, relevance
 from ragguard.scorers.question import (
@@ -40,36 +40,13 @@ _LINES = "\n".join(f"sub-question {number}" for number in range(1, 4))
 
 
 @dataclass(frozen=True, slots=True)
-class PlanLine:
-    """All calls of one kind to one model."""
-
-    who: str
-    """`engine`, `judge` or `entailer`."""
-    verb: str
-    """`sample`, `label_probs`, `continuations` or `entail`."""
-    requests: int = 0
-    prompts: int = 0
-    """How many prompts; for `entail`, how many pairs."""
-    prompt_tokens: int = 0
-    output_tokens: int = 0
-    """The most that can be written."""
-
-    def __add__(self, other: PlanLine) -> PlanLine:
-        return PlanLine(
-            self.who,
-            self.verb,
-            self.requests + other.requests,
-            self.prompts + other.prompts,
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """The calls that scoring one run, or several, would make. Plans can be added."""
 
-    lines: tuple[PlanLine, ...] = ()
+    calls: Mapping[tuple[str, str], Usage] = field(default_factory=dict)
+    """The cost of all calls of one kind to one model, by the model (`engine`, `judge` or `entailer`) and the verb
+    (`sample`, `label_probs`, `continuations` or `entail`, of which the prompts are pairs). Of output tokens it is the
+    most that can be written."""
     failures: tuple[Failure, ...] = ()
     """Failures for what would not be judged, such as what lies over a cap."""
     runs: int = 0
@@ -77,35 +54,20 @@ class Plan:
     """The errors of models that did not answer; how many requests they would need is a guess."""
 
     @property
-    def requests(self) -> int:
-        """The number of calls to a model."""
-        return sum(line.requests for line in self.lines)
-
-    @property
-    def prompts(self) -> int:
-        """The number of prompts and pairs in the calls."""
-        return sum(line.prompts for line in self.lines)
-
-    @property
-    def prompt_tokens(self) -> int:
-        """The number of tokens that are read."""
-        return sum(line.prompt_tokens for line in self.lines)
-
-    @property
-    def output_tokens(self) -> int:
-        """The most tokens that are written."""
-        return sum(line.output_tokens for line in self.lines)
+    def total(self) -> Usage:
+        """The cost of all calls."""
+        return sum(self.calls.values(), Usage())
 
     def price(self, prompt: float, output: float) -> float:
         """Returns the cost, from the prices of a million tokens read and of a million written."""
-        return (self.prompt_tokens * prompt + self.output_tokens * output) / 1e6
+        return (self.total.prompt_tokens * prompt + self.total.output_tokens * output) / 1e6
 
     def __add__(self, other: Plan) -> Plan:
-        sums: dict[tuple[str, str], PlanLine] = {}
-        for line in (*self.lines, *other.lines):
-            sums[line.who, line.verb] = sums.get((line.who, line.verb), PlanLine(line.who, line.verb)) + line
         return Plan(
-            tuple(sums.values()),
+            {
+                call: self.calls.get(call, Usage()) + other.calls.get(call, Usage())
+                for call in {**self.calls, **other.calls}
+            },
             self.failures + other.failures,
             self.runs + other.runs,
             unreachable=tuple(dict.fromkeys(self.unreachable + other.unreachable)),
@@ -119,7 +81,7 @@ class PriceList:
     setting: Setting
     one_model: bool
     """True where the judge is the engine, so that their questions share calls."""
-    plan: Plan = Plan()
+    plan: Plan = field(default_factory=Plan)
     """The calls so far."""
 
     async def respond(self, questions: Sequence[Question]) -> list[Answer]:
@@ -130,8 +92,8 @@ class PriceList:
         most = self.setting.engine.context or sys.maxsize
         tokens = sum(min(tokens_of(question, around_pair), most) for question in questions)
         requests, times, written = self._each(first, len(questions))
-        prompts = len(questions)
-        self.plan += Plan((PlanLine(who, first.verb, requests, prompts, tokens * times, written * prompts),))
+        cost = Usage(requests, len(questions), tokens * times, written * len(questions))
+        self.plan += Plan({(who, first.verb): cost})
         return [_placeholder(question) for question in questions]
 
     def _each(self, question: Question, prompts: int) -> tuple[int, int, int]:

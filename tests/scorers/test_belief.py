@@ -105,7 +105,7 @@ async def test_without_a_reference_no_context_is_asked_about_that_no_score_is_ab
     await beliefs(the_run, engine=engine)
     assert [len(call.prompts) for call in engine.calls] == [3], "none, the first hop, and both hops"
     plan = await ScoringPipeline(reader(), entailer=TableEntailer(), scorers=[Belief()]).plan(the_run)
-    assert [line.prompts for line in plan.lines if line.verb == "sample"] == [3]
+    assert plan.calls["engine", "sample"].prompts == 3
 
 
 async def test_a_long_answer_is_shortened_first_and_that_is_recorded():

@@ -174,14 +174,14 @@ async def test_a_plan_asks_nothing_and_foretells_the_requests():
     results = await scoring.results(the_run)
     asked = {verb: sum(call.verb == verb for call in engine.calls) for verb in ("sample", "label_probs")}
     prompts = {verb: sum(len(c.prompts) for c in engine.calls if c.verb == verb) for verb in asked}
-    lines = {line.verb: line for line in plan.lines}
+    lines = {verb: cost for (_, verb), cost in plan.calls.items()}
     assert {verb: lines[verb].requests for verb in asked} == asked
     assert {verb: lines[verb].prompts for verb in asked} == prompts
     words = sum(s.usage.prompt_tokens for s in results) - 10 * len(entailer.pairs)
     tokens = lines["sample"].prompt_tokens + lines["label_probs"].prompt_tokens
     assert words < tokens < 2.5 * words, "words are fewer than tokens, but not by much"
-    assert plan.price(prompt=1.0, output=0.0) == pytest.approx(plan.prompt_tokens / 1e6)
-    assert (plan + plan).requests == 2 * plan.requests
+    assert plan.price(prompt=1.0, output=0.0) == pytest.approx(plan.total.prompt_tokens / 1e6)
+    assert (plan + plan).total.requests == 2 * plan.total.requests
     assert (plan + plan).runs == 2
 
 
@@ -189,7 +189,7 @@ async def test_a_plan_asks_nothing_and_foretells_the_requests():
 async def test_a_plan_counts_requests_and_answers_as_the_engine_works(capabilities):
     engine = reader(capabilities=frozenset(capabilities))
     plan = await pipeline(engine).plan(two_hops())
-    lines = {line.verb: line for line in plan.lines if line.who == "engine"}
+    lines = {verb: cost for (who, verb), cost in plan.calls.items() if who == "engine"}
     drawn, told = lines["sample"], lines["label_probs"]
     assert told.output_tokens == told.prompts
     if "batch" in capabilities:
@@ -205,10 +205,10 @@ async def test_a_plan_prices_no_more_of_a_prompt_than_the_model_reads():
     caps = Caps(prompt_tokens=10**9)
     whole = await pipeline(caps=caps).plan(long)
     cut = await pipeline(reader(context=2048), caps=caps).plan(long)
-    assert whole.prompt_tokens > 150_000
-    assert cut.prompts == whole.prompts
-    assert cut.prompt_tokens <= 2048 * cut.prompts
-    assert whole.prompt_tokens > 5 * cut.prompt_tokens
+    assert whole.total.prompt_tokens > 150_000
+    assert cut.total.prompts == whole.total.prompts
+    assert cut.total.prompt_tokens <= 2048 * cut.total.prompts
+    assert whole.total.prompt_tokens > 5 * cut.total.prompt_tokens
 
 
 async def test_a_dead_entailer_stops_those_alone_who_ask_it():
