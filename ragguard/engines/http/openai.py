@@ -223,7 +223,7 @@ class ChatModel:
             part = replace(request, n=min(size, request.n - start), seed=seed)
             calls.append(partial(ask, self.client, self.info.model, self.dialect, part, top=top))
         try:
-            found = await in_parallel(calls, _AT_ONCE)
+            found = [await calls[0]()] if len(calls) == 1 else await in_parallel(calls, _AT_ONCE)
         except EngineRejected as error:
             if size == 1 or not names_choices(str(error)):
                 raise

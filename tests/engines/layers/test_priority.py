@@ -131,12 +131,7 @@ async def test_what_a_failed_call_had_answered_is_not_asked_again():
     assert reply.usage.cached == known > 1
 
 
-async def test_info_close_and_bad_settings():
-    engine = ScriptedEngine()
-    layer = Priority(engine)
-    assert await layer.info() == await engine.info()
-    await layer.aclose()
-    assert engine.closed == 1
-    for wrong in ({"seconds": 0}, {"start": -1}):
-        with pytest.raises(InvalidInput, match=next(iter(wrong))):
-            Priority(engine, **wrong)
+@pytest.mark.parametrize("wrong", [{"seconds": 0}, {"start": -1}])
+def test_time_or_window_that_is_none_is_refused_by_its_name(wrong):
+    with pytest.raises(InvalidInput, match=next(iter(wrong))):
+        Priority(ScriptedEngine(), **wrong)

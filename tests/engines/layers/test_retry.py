@@ -86,13 +86,6 @@ async def test_last_error_says_after_how_many_attempts_retry_gave_up():
     assert len(engine.calls) == 3
 
 
-async def test_an_engine_that_does_not_answer_is_told_in_words_that_are_true_in_a_command_too(caplog):
-    await ask(quick(failing(EngineUnreachable("gone"))))
-    assert "an engine does not answer: gone. It is asked again" in caplog.text
-    assert "application" not in caplog.text
-    assert "captured" not in caplog.text
-
-
 async def test_retry_after_is_obeyed(waits):
     await ask(Retry(failing(EngineOverloaded("busy", retry_after=7.0)), Patience(base=0.5)))
     assert 7.0 <= waits[0] <= 7.5
