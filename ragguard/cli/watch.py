@@ -52,25 +52,23 @@ def run(
         )
     with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
         while True:
-            runs = _latest(database, most)
-            waiting = Text(f"waiting for {database} …", "dim")
-            live.update(waiting if runs is None else watch_table(runs), refresh=True)
+            try:
+                shown: Table | Text = watch_table(_latest(database, most))
+            except RagguardError as error:
+                why = f": {error}" if database.exists() else ""
+                shown = Text(strip_control_characters(f"waiting for {database} …{why}"), "dim")
+            live.update(shown, refresh=True)
             time.sleep(interval)
 
 
-def _latest(database: Path, most: int) -> list[ScoredRun] | None:
-    """Returns the latest runs, the oldest first; None while there is no store that can be read.
-
-    The store is opened anew each time, as it may have been deleted or replaced.
-    """
-    if database.exists():
-        with suppress(RagguardError), closing(StoreReader(database)) as store:
-            return store.latest(most)
-    return None
+def _latest(database: Path, most: int) -> list[ScoredRun]:
+    """Returns the latest runs, the oldest first. Opens the store anew, as it may have been deleted or replaced."""
+    with closing(StoreReader(database)) as store:
+        return store.latest(most)
 
 
-_OTHERS = 3
-"""How many scores are shown by name for a hop that has neither ΔSePer, UDCG nor coverage."""
+_SHOWN = {"delta_seper": "ΔSePer {:+z.2f}", "udcg": "UDCG {:z.3f}", "coverage": "coverage {:z.2f}"}
+"""The scores that are shown of a hop, and how; of one that has none of these, some others."""
 
 
 def watch_table(runs: Sequence[ScoredRun]) -> Table:
@@ -92,48 +90,34 @@ def _cells(scored: ScoredRun) -> tuple[Text, Text, Text, Text, Text]:
     by_step: dict[str, list[Score]] = {}
     for score in scored.scores:
         by_step.setdefault(score.step_id, []).append(score)
-    hops = Text("\n").join(
-        _hop(number, step, by_step.get(step.id, [])) for number, step in enumerate(run.steps, 1)
-    )
+    hops = [_hop(number, step, by_step.get(step.id, [])) for number, step in enumerate(run.steps, 1)]
     total = best(scored.scores, "delta_seper_total")
-    gain = Text("") if total is None else _gain(total)
     return (
         Text(began, "dim"),
         Text(strip_control_characters(question_line(run.question))),
-        hops,
-        gain,
+        Text("\n").join(hops),
+        Text("") if total is None else _gain(total),
         _outcome(scored),
     )
 
 
 def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
-    """Returns the line of one hop: its numbers with their names, else how many passages it brought."""
+    """Returns the line of one hop: how many passages it brought, its numbers, and how many passages mislead."""
     cell = Text(f"{number} ", "dim")
     if step.status != "ok":
         return cell.append(step.status, "yellow")
-    gain, udcg, covered = (best(scores, name) for name in ("delta_seper", "udcg", "coverage"))
-    if gain is udcg is covered is None:
-        count = len(step.passages)
-        cell.append(f"{count} passage{'' if count == 1 else 's'}", "dim")
-        return cell.append("".join(f" · {number}" for number in named(scores)[:_OTHERS]))
-    numbers = [
-        *([] if gain is None else [Text("ΔSePer ").append_text(_gain(gain))]),
-        *([] if udcg is None else [Text(f"UDCG {udcg.value:z.3f}")]),
-        *([] if covered is None else [Text(f"coverage {covered.value:z.2f}")]),
-    ]
-    cell.append_text(Text(" · ").join(numbers))
+    count = len(step.passages)
+    known = [(form, best(scores, name)) for name, form in _SHOWN.items()]
+    told = [form.format(score.value) for form, score in known if score is not None]
+    told = told or named(scores)[: len(_SHOWN)]
+    cell.append(" · ".join([f"{count} passage{'' if count == 1 else 's'}", *told]))
     unread = unread_positions(step)
     misleading = sum(
         score.value < MISLEADS and is_clear(score.value, score.stderr) and score.position not in unread
         for score in scores
         if score.name == "utility"
     )
-    if misleading:
-        cell.append(f" {misleading} misleading", "red")
-    contested = best(scores, "contested")
-    if contested is not None and contested.value > 0:
-        cell.append(" contested", "yellow")
-    return cell
+    return cell.append(f" {misleading} misleading", "red") if misleading else cell
 
 
 def _gain(score: Score) -> Text:

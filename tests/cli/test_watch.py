@@ -3,10 +3,11 @@
 import os
 import pty
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,6 +77,14 @@ def test_a_terminal_follows_a_store_that_comes_and_goes_until_it_is_interrupted(
         os.close(ours)
 
 
+def test_row_that_cannot_be_read_is_an_error_and_not_an_empty_store(tmp_path):
+    capture(store := tmp_path / "ragguard.db")
+    with closing(sqlite3.connect(store)) as db, db:
+        db.execute("UPDATE steps SET body = '{'")
+    done = CliRunner().invoke(app, ["watch", str(store), "--once"])
+    assert (done.exit_code, "no runs" in done.output) == (2, False)
+
+
 def test_output_that_is_no_terminal_is_sent_to_once(tmp_path):
     done = CliRunner().invoke(app, ["watch", str(tmp_path / "ragguard.db")])
     assert (done.exit_code, "--once" in done.output) == (2, True)
@@ -111,7 +120,6 @@ def scored(status="ok"):
         Score("coverage", 0.5, "step", "r", "s0"),
         Score("utility", -0.8, "passage", "r", "s0", position=1),
         Score("delta_seper", -0.3, "step", "r", "s1", reference_source="gold"),
-        Score("contested", 0.5, "step", "r", "s1"),
         Score("delta_seper_total", -0.26, "run", "r", reference_source="gold"),
         Score("answer_correct", 0.0, "run", "r", label="wrong"),
     ]
@@ -126,7 +134,8 @@ def watch_line(scored):
 
 def test_a_scored_run_is_one_line_with_its_hops():
     line = watch_line(scored())
-    assert "1 ΔSePer +0.04 · UDCG 0.644 · coverage 0.50 1 misleading  2 ΔSePer -0.30 contested" in line
+    assert "1 2 passages · ΔSePer +0.04 · UDCG 0.644 · coverage 0.50 1 misleading" in line
+    assert "2 2 passages · ΔSePer -0.30" in line
     assert "-0.26  wrong" in line
     assert "[b]Who?" in line
     assert "\x1b" not in line
@@ -164,7 +173,7 @@ def test_a_run_whose_end_is_not_scored_yet_shows_what_is_known_so_far():
     early = [replace(one, metadata={PROVISIONAL: True}) for one in scored().scores if one.step_id]
     going, ended = replace(scored("open"), scores=early), replace(scored(), scores=early)
     assert watch_line(going).endswith("running")
-    assert "1 ΔSePer +0.04 · UDCG 0.644 · coverage 0.50" in watch_line(going)
+    assert "1 2 passages · ΔSePer +0.04 · UDCG 0.644" in watch_line(going)
     assert watch_line(ended).endswith("so far")
 
 
