@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ragguard.errors import InvalidInput
-from ragguard.runtime.arguments import LONGEST_WAIT, number_between, one_of, share, whole_number
+from ragguard.runtime.arguments import number_between, one_of, share, whole_number
 from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.scorers.evaluation import References, ReferenceTable
 from ragguard.scorers.settings import ScoringSettings
@@ -138,8 +138,3 @@ class Configuration:
             return None
         kept = self.retention.total_seconds() if isinstance(self.retention, timedelta) else self.retention
         return number_between("retention", kept, _SHORTEST, LONGEST, "a time over 0, or None for ever")
-
-    @property
-    def exit_seconds(self) -> float:
-        """The most seconds that the end of the process may wait."""
-        return float(min(self.exit_timeout, LONGEST_WAIT))

@@ -184,14 +184,11 @@ class Delivery:
 
     async def flush(self) -> None:
         """Makes the buffering sinks send what they hold. Never raises; `undelivered` says what did not arrive."""
-        await asyncio.gather(
-            *(self._flush(one.sink) for one in self._to if isinstance(one.sink, BufferingSink))
-        )
-
-    async def _flush(self, sink: BufferingSink) -> None:
-        error = await result_or_error(sink.flush)
-        if error is not None:
-            self._faults.note(f"flushing the sink {type(sink).__name__}", error)
+        sinks = [one.sink for one in self._to if isinstance(one.sink, BufferingSink)]
+        errors = await asyncio.gather(*(result_or_error(sink.flush) for sink in sinks))
+        for sink, error in zip(sinks, errors, strict=True):
+            if error is not None:
+                self._faults.note(f"flushing the sink {type(sink).__name__}", error)
 
     async def aclose(self, seconds: float) -> None:
         """Cancels what no sink has taken yet and closes the sinks; each sends what it still holds, within `seconds`."""

@@ -72,19 +72,16 @@ class RunScoring:
         self.cause_retrying = self.cause_failed = ""
         """The latest failure that is tried again, and the latest one that is not."""
         self._find = settings.find_references
-        self._busy: dict[str, asyncio.Event] = {}
+        self.busy: dict[str, asyncio.Event] = {}
+        """The runs that a task works on, each with the event that is set once it is done."""
         self._delivering: dict[str, asyncio.Task[None]] = {}
         """The task that delivers a run on which a scoring task still works."""
-
-    def in_progress(self, run_id: str) -> asyncio.Event | None:
-        """Returns the event that is set once the task which works on the run is done; None where no task does."""
-        return self._busy.get(run_id)
 
     @contextmanager
     def exclusively(self, run_id: str) -> Iterator[None]:
         """Keeps other tasks from a run until the block has worked on it and the sinks have taken what it delivers, and
         gives back its claim afterwards."""
-        self._busy[run_id] = done = asyncio.Event()
+        self.busy[run_id] = done = asyncio.Event()
         try:
             yield
         finally:
@@ -95,7 +92,7 @@ class RunScoring:
                 delivering.add_done_callback(lambda _: self._let_go(run_id, done))
 
     def _let_go(self, run_id: str, done: asyncio.Event) -> None:
-        self._busy.pop(run_id, None)
+        self.busy.pop(run_id, None)
         done.set()
         self.store.release(run_id)
         with self.progress:
@@ -211,7 +208,7 @@ class RunScoring:
 
     async def _bring_up_to_date(self, run: Run) -> ScoredRun:
         """Scores a run unless the same settings have scored it already; returns all its scores and failures."""
-        while (busy := self._busy.get(run.id)) is not None:
+        while (busy := self.busy.get(run.id)) is not None:
             await busy.wait()
         # From here on a caller that asks for the same run waits, and then finds its scores in the store.
         with self.exclusively(run.id):

@@ -249,7 +249,7 @@ class ScoringWorker:
     async def _work_off(self, claim: Claim) -> bool:
         """Scores or delivers a claimed run; returns False where no engine answered."""
         run, due = claim.run, claim.due
-        if (busy := self._scoring.in_progress(run.id)) is not None:
+        if (busy := self._scoring.busy.get(run.id)) is not None:
             await busy.wait()  # a caller is scoring the same run; work that is still due is claimed again
             self._more = True
             return True

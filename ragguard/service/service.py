@@ -18,7 +18,7 @@ from ragguard.capture.events import Event
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import WholeRun
 from ragguard.errors import RagguardError
-from ragguard.runtime.arguments import seconds_to_wait
+from ragguard.runtime.arguments import LONGEST_WAIT, seconds_to_wait
 from ragguard.runtime.deadline import now_ns, seconds_left
 from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.per_process import PerProcess
@@ -229,7 +229,7 @@ class Service:
         return SCORER.is_current() or self.intake.is_current()
 
     def _started(self) -> None:
-        at_exit(self, Ending(self.flush, self.close, self.settings.exit_seconds))
+        at_exit(self, Ending(self.flush, self.close, min(self.settings.exit_timeout, LONGEST_WAIT)))
         if self._scored:
             self._worker.start()
             if isinstance(self.settings.scoring.engine, str) and self.settings.scoring.scorers != ():

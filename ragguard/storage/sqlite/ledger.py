@@ -12,6 +12,7 @@ import os
 import socket
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,11 +23,13 @@ from typing import NamedTuple
 from ragguard.records import Failure, Run, Score
 from ragguard.runtime.deadline import now_ns
 from ragguard.storage.sqlite import rows
+from ragguard.storage.sqlite.passages import change_uses, digests_in
 from ragguard.storage.sqlite.schema import Data, dump, storable
 from ragguard.storage.sqlite.score_rows import delete_outdated, insert_scores
-from ragguard.storage.sqlite.stored_runs import REMOVED_AT_ONCE, delete_runs
 
 LEASE_SECONDS = 30.0
+REMOVED_AT_ONCE = 200
+"""The number of runs that one transaction removes."""
 _LONGEST_RETRY = 900.0
 """The most seconds that a run which a dead process left may wait for its next attempt."""
 MEMORY_RUNS = 10_000
@@ -111,7 +114,9 @@ def due(db: sqlite3.Connection, owner: str, limit: int) -> tuple[list[Due], int 
         (owner, now, limit),
     ).fetchall()
     later = db.execute("SELECT min(due_ns) FROM runs WHERE owner = ? AND due_ns > ?", (owner, now)).fetchone()
-    found = [Due(seq, id, revision, attempts, bool(score)) for seq, id, revision, attempts, score in rows]
+    found = [
+        Due(seq, id, revision, attempts, score=bool(score)) for seq, id, revision, attempts, score in rows
+    ]
     return found, later[0]
 
 
@@ -286,9 +291,14 @@ def hold(db: sqlite3.Connection, process: Process) -> None:
 
 def adopt(db: sqlite3.Connection, owner: str) -> None:
     """Takes over the runs of dead processes; those that were open end as abandoned."""
-    now = now_ns()
-    for one in _dead(db):
-        if one == owner:
+    now, wall = now_ns(), time.time_ns()
+    owners = db.execute(
+        "SELECT DISTINCT runs.owner, place, pid, born, expires_ns FROM runs LEFT JOIN leases USING (owner) "
+        "WHERE runs.owner NOT NULL AND runs.owner <> ?",
+        (owner,),
+    ).fetchall()
+    for one, *process, expires_ns in owners:
+        if expires_ns is not None and not Process(one, *process).has_ended(at_the_latest=expires_ns < wall):
             continue
         _abandon(db, "owner = ?", (one,), now)
         # Where the dead process's clock was ahead, a run may be due far too late.
@@ -298,19 +308,6 @@ def adopt(db: sqlite3.Connection, owner: str) -> None:
             (owner, now, now, int(_LONGEST_RETRY * 1e9), one),
         )
         db.execute("DELETE FROM leases WHERE owner = ?", (one,))
-
-
-def _dead(db: sqlite3.Connection) -> list[str]:
-    """Returns the dead processes that have unfinished runs."""
-    now = time.time_ns()
-    rows = db.execute(
-        "SELECT DISTINCT runs.owner, place, pid, born, expires_ns FROM runs LEFT JOIN leases USING (owner) "
-        "WHERE runs.owner IS NOT NULL"
-    )
-    return [
-        owner for owner, *process, expires_ns in rows
-        if expires_ns is None or Process(owner, *process).has_ended(at_the_latest=expires_ns < now)
-    ]  # fmt: skip
 
 
 def abandon_overdue(db: sqlite3.Connection, owner: str, idle_since_ns: int) -> int:
@@ -330,3 +327,37 @@ def _abandon(db: sqlite3.Connection, condition: str, values: tuple[str | int, ..
         f"WHERE status = 'open' AND {condition}",
         (now, now, now, *values),
     ).rowcount
+
+
+def find_runs(db: sqlite3.Connection, name: str) -> list[int]:
+    """Returns the `seq` of the run with this id, else of all that are called so, the latest last."""
+    by_id = db.execute("SELECT seq FROM runs WHERE id = ?", (storable(name),)).fetchall()
+    by_name = "SELECT run FROM names WHERE name = ? AND kind <> 'thread' ORDER BY run"
+    return [row[0] for row in by_id or db.execute(by_name, (storable(name),))]
+
+
+def find_run(db: sqlite3.Connection, name: str) -> int | None:
+    """Returns the `seq` of the run with this id, else of the latest one that is called so; None where there is none."""
+    return found[-1] if (found := find_runs(db, name)) else None
+
+
+def delete_runs(connection: sqlite3.Connection, seqs: Sequence[int]) -> None:
+    """Removes runs with their steps, scores and failures, and the texts that no other run needs."""
+    uses: Counter[bytes] = Counter()
+    for seq in seqs:
+        for table, column in (("runs", "seq"), ("steps", "run")):
+            for row in connection.execute(f"SELECT body FROM {table} WHERE {column} = ?", (seq,)):
+                uses.subtract(_digests(row[0]))
+        for table in ("steps", "scores", "failures", "scorings", "names"):
+            connection.execute(f"DELETE FROM {table} WHERE run = ?", (seq,))
+        connection.execute("DELETE FROM runs WHERE seq = ?", (seq,))
+    change_uses(connection, uses, {})
+
+
+def _digests(body: str) -> list[bytes]:
+    """Returns the digests of the texts that a row needs; none where another program has made the row unreadable: its
+    texts stay, as nothing says which they are."""
+    try:
+        return digests_in(json.loads(body))
+    except (ValueError, TypeError, AttributeError, LookupError):
+        return []

@@ -130,7 +130,7 @@ def overviews_at(
     failures = failures_at(connection, {row["seq"]: row["id"] for row, _ in heads})
     found = {
         row["seq"]: Overview(
-            row, body.get("references") or [], body.get("sub_questions") or [], [], ScoreSummary(),
+            row, body.get("references") or [], body.get("sub_questions") or [], [], summary=ScoreSummary(),
             failures=failures[row["seq"]], metadata=body.get("metadata") or {},
         )
         for row, body in heads

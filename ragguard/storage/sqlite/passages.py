@@ -42,10 +42,6 @@ class PassageTable:
         self.digests: list[bytes] = []
         """The digests of the texts of new items, one an item."""
 
-    def position_of(self, passage: Passage) -> int:
-        """Returns the position of the passage among the items."""
-        return self.positions_of((passage,))[0]
-
     def positions_of(self, passages: Iterable[Passage]) -> list[int]:
         """Returns the position of each passage among the items."""
         # Hundreds of thousands of passages are put in a minute, hence few steps and few calls.

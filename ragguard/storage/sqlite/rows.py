@@ -89,7 +89,7 @@ _DECISION_VALUES: Final = ("status", "elapsed_ms", "reason", "engine", "started_
 
 def _decision(table: PassageTable, decision: Decision) -> Data:
     def rows(dropped: Iterable[Dropped]) -> list[list[Any]]:
-        return [[table.position_of(one.passage), *_dropped_values(one)] for one in dropped]
+        return [[*table.positions_of([one.passage]), *_dropped_values(one)] for one in dropped]
 
     lists: Data = {"kept": table.positions_of(decision.kept), "dropped": rows(decision.dropped)}
     if decision.would_drop:

@@ -23,11 +23,20 @@ from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.threads import TimeSlice
 from ragguard.storage.sqlite import ledger, rows
 from ragguard.storage.sqlite.database import Database
-from ragguard.storage.sqlite.ledger import Claim, Due, Left, ScoringOutcome, this_process
+from ragguard.storage.sqlite.ledger import (
+    REMOVED_AT_ONCE,
+    Claim,
+    Due,
+    Left,
+    ScoringOutcome,
+    delete_runs,
+    find_run,
+    find_runs,
+    this_process,
+)
 from ragguard.storage.sqlite.reader import UNREADABLE, StoreReader
 from ragguard.storage.sqlite.schema import storable
 from ragguard.storage.sqlite.score_rows import insert_scores
-from ragguard.storage.sqlite.stored_runs import REMOVED_AT_ONCE, delete_runs, find_run, find_runs
 from ragguard.storage.sqlite.writing import EventBatch, Writing
 from ragguard.text.plain import plain_metadata
 from ragguard.text.secret_filter import logger

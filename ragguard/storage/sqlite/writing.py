@@ -24,10 +24,10 @@ from ragguard.records import FEEDBACK, Run
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.threads import TimeSlice
+from ragguard.storage.sqlite.ledger import delete_runs, find_run
 from ragguard.storage.sqlite.passages import PassageTable, change_uses, digests_in
 from ragguard.storage.sqlite.rows import RUN_FORMS, STEP_COLUMNS, StepRow, amend, run_body, step_row, take
 from ragguard.storage.sqlite.schema import Data, dump, maybe, storable
-from ragguard.storage.sqlite.stored_runs import delete_runs, find_run
 from ragguard.text.plain import plain_metadata
 
 EventRow: TypeAlias = RunStarted | StepRow | StepAmended | RunEnded
@@ -88,7 +88,7 @@ class RunRow:
     queued_ns: int | None = None
     attempts: int = 0
     body: Data
-    """What has no column of its own, without the passages."""
+    """The values that have no column of their own, without the passages."""
     table: PassageTable
     """The passages of the body."""
     is_new: bool = False
