@@ -52,8 +52,8 @@ def run(
 ) -> None:
     """Take traces and runs over HTTP, score them into a store, and answer agents in any language.
 
-    Addresses: / (a live page), /v1/traces (OTLP), /v1/runs, /v1/prune, /v1/advise, /v1/feedback, /metrics,
-    /healthz, /readyz.
+    Addresses: / (a live page), /v1/traces (OTLP), /v1/runs, /v1/prune, /v1/advise, /v1/feedback, /compute_info_gain,
+    /metrics, /healthz, /readyz.
     What was taken and is not scored when it ends goes on when it starts again.
     Exit code 0: ended by Ctrl-C or SIGTERM. 2: it could not begin: a wrong option or engine, no store, or an
     address that is taken.
@@ -71,6 +71,7 @@ def run(
         raise MissingDependency(error.name or "more", "ragguard serve", "serve") from error
     from ragguard.client import RagGuard
     from ragguard.guard import DistractorGuard
+    from ragguard.serve.app import InfoGain
     from ragguard.serve.ingest import Ingest
     from ragguard.traces.spool import Spool
 
@@ -82,6 +83,7 @@ def run(
         rg,
         Ingest(rg, Spool(f"{store}-spans"), settle=settle, quiet=quiet, live=names != ()),
         DistractorGuard(rg.engine, threshold, budget_ms, judge=judge, prompts=prompts),
+        InfoGain(rg.engine, judge),
     )
     config = uvicorn.Config(
         application(service, token),

@@ -6,6 +6,7 @@
 /v1/prune             a query and passages → which of them to keep
 /v1/advise            a run so far → what to do now
 /v1/feedback          a thumb and a note on a run
+/compute_info_gain    questions, contexts and answers → SePer with the context less SePer without
 /                     the report's page, which comes anew with new scores
 /healthz, /readyz, /metrics
 """
@@ -14,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
 
 from starlette.applications import Starlette
@@ -28,9 +29,11 @@ from starlette.types import ASGIApp
 
 from ragguard.capture.handle import Thumb
 from ragguard.client import RagGuard
-from ragguard.errors import AdviceError, InvalidInput, RagguardError
+from ragguard.engines.base import Engine
+from ragguard.errors import AdviceError, InvalidInput, RagguardError, ScoringError
 from ragguard.guard import DistractorGuard
-from ragguard.records import FieldRule, Id, Passage
+from ragguard.records import FieldRule, Id, Passage, RetrievalStep, Run
+from ragguard.runtime.arguments import references_of
 from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import Limiter
 from ragguard.serve.ingest import Ingest
@@ -55,6 +58,8 @@ _LATER = {"retry-after": "5"}
 _FIRST = "Who founded Corwell Mills?"
 """The first question and passage, whose judgement loads the models."""
 _log = logger("ragguard.serve")
+_NEEDED = '{"question": "...", "context": "...", "answers": ["..."]}, none of them empty'
+_BELIEFS = ("seper_closed_book", "seper", "delta_seper")
 
 
 @dataclass
@@ -82,11 +87,70 @@ class _Feedback:
     note: str = ""
 
 
+@dataclass
+class InfoGainItem:
+    """A question with its right answers, and a context that may add to the belief in them."""
+
+    question: str = ""
+    context: str = ""
+    answers: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _InfoGains:
+    """The body of `/compute_info_gain`."""
+
+    items: Annotated[list[InfoGainItem], FieldRule.NEEDED] = field(default_factory=list)
+
+
+class InfoGain:
+    """Scores items with the belief scorer alone, without storing them."""
+
+    def __init__(self, engine: Engine, judge: Engine | str | None = None) -> None:
+        self._rg = RagGuard(engine, judge=judge, scorers=("belief",), store=None, retention=1.0)
+
+    async def of(self, items: Sequence[InfoGainItem]) -> dict[str, list[Any]]:
+        """Returns `scores`, `errors` and `details`, one entry an item, in their order; an item that failed has its
+        error, and None for the others. Raises HTTPException where all failed: a client that knows scores as numbers
+        alone must not take a failure for one."""
+        found = await asyncio.gather(*map(self._details, items), return_exceptions=True)
+        errors = [one if isinstance(one, BaseException) else None for one in found]
+        if items and all(errors):
+            said = "; ".join(sorted({describe(error) for error in errors if error is not None}))
+            incomplete = all(isinstance(error, InvalidInput) for error in errors)
+            raise HTTPException(400 if incomplete else 503, f"of no item the gain is known: {said}")
+        details = [one if isinstance(one, dict) else None for one in found]
+        return {
+            "scores": [one and one["delta_seper"] for one in details],
+            "errors": [error and describe(error) for error in errors],
+            "details": details,
+        }
+
+    async def _details(self, item: InfoGainItem) -> dict[str, float]:
+        given = replace(item, answers=references_of(item.answers) or [])
+        if missing := [name for name, value in asdict(given).items() if not value]:
+            raise InvalidInput(", ".join(missing), "nothing", _NEEDED)
+        passages = [Passage(given.context)]
+        step = RetrievalStep(query=given.question, passages=passages, candidates=passages)
+        run = Run(question=given.question, references=given.answers, steps=[step])
+        scores = await self._rg.score(run)
+        found = {one.name: one.value for one in scores if one.name in _BELIEFS}
+        if "delta_seper" not in found:
+            raise ScoringError(
+                "; ".join(f"{one.error}: {one.message}" for one in scores.failures) or "no score"
+            )
+        return found
+
+    async def aclose(self) -> None:
+        """Closes the scorer."""
+        await self._rg.aclose(timeout=1.0)
+
+
 class Endpoints:
     """The endpoints over one RagGuard."""
 
-    def __init__(self, rg: RagGuard, ingest: Ingest, guard: DistractorGuard) -> None:
-        self.rg, self.ingest, self.guard = rg, ingest, guard
+    def __init__(self, rg: RagGuard, ingest: Ingest, guard: DistractorGuard, info_gain: InfoGain) -> None:
+        self.rg, self.ingest, self.guard, self.info_gain = rg, ingest, guard, info_gain
         self.requests: Counter[tuple[str, str]] = Counter()
         """How many requests there were, by address and status."""
         self._prometheus = PrometheusPage(rg, ingest, guard, self.requests)
@@ -166,6 +230,11 @@ class Endpoints:
         message = f"no run has the id {asked.run[:80]!r}; ids are those of GET / or of `ragguard report`"
         return JSONResponse({"kept": False, "message": message}, 404)
 
+    async def compute_info_gain(self, request: Request) -> Response:
+        """Returns what each context added to the belief in the answers of its question."""
+        asked = record_of(_InfoGains, await json_of(request))
+        return JSONResponse(await self.info_gain.of(asked.items))
+
     async def healthz(self, request: Request) -> Response:
         """Says that the process answers."""
         return JSONResponse({"status": "healthy"})
@@ -194,6 +263,7 @@ def application(service: Endpoints, token: str = "") -> ASGIApp:
         async with AsyncExitStack() as closing:
             closing.callback(service.ingest.spool.close)
             closing.push_async_callback(service.rg.aclose, timeout=5.0)
+            closing.push_async_callback(service.info_gain.aclose)
             tasks = [asyncio.create_task(work) for work in (service.ingest.run(), service.load())]
             try:
                 yield
@@ -206,10 +276,10 @@ def application(service: Endpoints, token: str = "") -> ASGIApp:
     posts = {
         "/v1/traces": service.traces, "/v1/metrics": service.unused, "/v1/logs": service.unused,
         "/v1/runs": service.runs, "/v1/prune": service.prune, "/v1/advise": service.advise,
-        "/v1/feedback": service.feedback,
+        "/v1/feedback": service.feedback, "/compute_info_gain": service.compute_info_gain,
     }  # fmt: skip
     gets = {
-        "/": live.page, "/events": live.events, "/healthz": service.healthz,
+        "/": live.page, "/events": live.events, "/healthz": service.healthz, "/health": service.healthz,
         "/readyz": service.readyz, "/metrics": service.metrics,
     }  # fmt: skip
     service.requests.update({(path, status): 0 for path in posts for status in ("200", "503")})

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from ragguard import DistractorGuard, RagGuard
-from ragguard.serve.app import Endpoints, application
+from ragguard.serve.app import Endpoints, InfoGain, application
 from ragguard.serve.ingest import Ingest
 from ragguard.traces.spool import Spool
 
@@ -22,11 +22,13 @@ def client():
         async with RagGuard("nano", store=None, scorers=scorers) as rg:
             clock = [1000.0]
             ingest = Ingest(rg, Spool(), settle=5, quiet=60, live=bool(scorers), clock=lambda: clock[0])
-            endpoints = Endpoints(rg, ingest, DistractorGuard(rg.engine, budget_ms=60_000))
+            gain = InfoGain(rg.engine)
+            endpoints = Endpoints(rg, ingest, DistractorGuard(rg.engine, budget_ms=60_000), gain)
             transport = httpx.ASGITransport(application(endpoints, token))
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as asked:
                 asked.rg, asked.ingest, asked.clock, asked.endpoints = rg, ingest, clock, endpoints
                 yield asked
+            await gain.aclose()
             ingest.spool.close()  # the client starts no lifespan, in which the application would do it
 
     return made

@@ -240,6 +240,8 @@ WRONG = {
     "/v1/feedback": [({"run": "r", "thumb": "up", "nots": "x"}, "nots", "the fields are run, thumb, note"),
                      ({"run": "r", "thumb": "left"}, "thumb", "up, down"),
                      ({"run": [], "thumb": "up"}, "run", "a text")],
+    "/compute_info_gain": [({"items": [{"answer": "Ada"}]}, "items[0].answer", "did you mean 'answers'"),
+                           ({"items": [{"context": 3}]}, "items[0].context", "a text"), ({}, "items", "it is missing")],
 }  # fmt: skip
 
 
@@ -259,6 +261,28 @@ async def test_feedback_on_an_unknown_run_says_where_ids_are(client):
         reply = await asked.post("/v1/feedback", json={"run": "nobody", "thumb": "up"})
         assert (reply.status_code, reply.json()["kept"]) == (404, False)
         assert "'nobody'" in reply.json()["message"]
+
+
+async def test_info_gain_is_what_the_belief_scorer_gives(client):
+    item = {"question": QUESTION, "context": TRUE, "answers": ["Ursula Almberg"]}
+    async with client() as asked:
+        reply = (await asked.post("/compute_info_gain", json={"items": [item, {"question": "Who?"}]})).json()
+        details = reply["details"][0]
+        assert reply["scores"][0] == details["delta_seper"] > 0.2
+        assert details["delta_seper"] == pytest.approx(details["seper"] - details["seper_closed_book"])
+        assert (reply["errors"][0], reply["scores"][1], reply["details"][1]) == (None, None, None)
+        assert "context, answers: got 'nothing'" in reply["errors"][1]
+        assert (await asked.post("/compute_info_gain", json={"items": []})).json()["scores"] == []
+        assert (await asked.get("/health")).json() == {"status": "healthy"}
+
+
+@pytest.mark.parametrize(("context", "status"), [("", 400), (TRUE, 503)])
+async def test_info_gain_of_items_that_all_failed_is_an_error_and_no_number(client, context, status):
+    item = {"question": QUESTION, "context": context, "answers": ["Ursula Almberg"]}
+    async with client() as asked:
+        await asked.endpoints.info_gain.aclose()
+        reply = await asked.post("/compute_info_gain", json={"items": [item, item]})
+        assert (reply.status_code, list(reply.json())) == (status, ["message"])
 
 
 @pytest.mark.parametrize(
