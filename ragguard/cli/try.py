@@ -98,8 +98,6 @@ def _about(texts: Texts, folder: Path, engine: str) -> str:
     about = f"{folder}: {files}, {passages}{skipped}. Answers and numbers: {engine}"
     if engine == "smol":
         about += ", a small model of English that is often wrong; --engine names yours"
-    if _is_local(engine) and not texts.is_english:
-        about += ". These texts look not English, which it hardly reads"
     return about + "."
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entailments:
-    """The probabilities of the three relations of each pair; NumPy takes it as an array."""
+    """The probabilities of the three relations of each pair."""
 
     p: NDArray[np.float64]
     """(pairs, 3) in the order of `RELATIONS`; every row sums to 1."""
@@ -50,12 +50,6 @@ class Entailments:
     for equal answers and for a classifier; None where the entailer does not report it."""
     truncated: dict[int, int] = field(default_factory=dict)
     """The number of tokens that were cut from a pair's answers to make it fit, by the pair's index."""
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(self.p, dtype=dtype, copy=True if copy is None else copy)
-
-    def __len__(self) -> int:
-        return len(self.p)
 
 
 @runtime_checkable

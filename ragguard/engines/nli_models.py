@@ -61,8 +61,7 @@ class ClassifyEntailer:
     """An NLI model that vLLM serves with `--runner pooling`.
 
     Args:
-        url: The server's address, such as `http://host:8001/v1`, optionally with `#MODEL`.
-        model: The model to ask for, where the server has several. None: the only one.
+        url: The server's address, such as `http://host:8001/v1`, with `#MODEL` where it has several.
         labels: The model's classes in order, such as `("contradiction", "neutral", "entailment")`. None: as the
             server names them.
         api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
@@ -73,7 +72,6 @@ class ClassifyEntailer:
     def __init__(
         self,
         url: str,
-        model: str | None = None,
         *,
         labels: Sequence[str] | None = None,
         api_key: str | None = None,
@@ -82,7 +80,6 @@ class ClassifyEntailer:
     ) -> None:
         self._client = HttpClient(url, api_key, timeout_s)
         self._url = f"{self._client.address.root}/classify"
-        self._wanted = model or self._client.address.model
         self._labels = None if labels is None else dict(enumerate(labels))
         if self._labels is not None:
             columns_of(self._labels, url)
@@ -127,7 +124,7 @@ class ClassifyEntailer:
         await self._client.aclose()
 
     async def _look(self) -> _Served:
-        model = await served_model(self._client, self._wanted)
+        model = await served_model(self._client, self._client.address.model)
         specials = await self._specials(model.id)
         separator = _separator(specials, model.id)
         served = _Served(model.id, model.context, separator, frozenset({*_SPECIAL, *specials, separator}))

@@ -54,24 +54,14 @@ class Texts:
     files: int = 0
     skipped: dict[str, list[str]] = field(default_factory=dict)
     """The files that were not read, by the reason."""
-    cut: str = ""
-    """The sentence about a folder that is too large to be read as a whole."""
 
     @property
     def remarks(self) -> list[str]:
         """Sentences on the files that were not read: the reason, and the names of the first ones."""
-        found = [
+        return [
             f"{len(names):,} not read, {reason}: {', '.join(names[:_NAMED])}{', …' if len(names) > _NAMED else ''}"
             for reason, names in self.skipped.items()
         ]
-        return [*found, self.cut] if self.cut else found
-
-    @property
-    def is_english(self) -> bool:
-        """False where hardly one word in ten is a common one of English; such a text has four in ten."""
-        spread = self.passages[:: max(1, len(self.passages) // 50)]
-        words = [word.lower() for one in spread for word in _WORD.findall(one.text)]
-        return len(words) < 50 or sum(map(_COMMON.__contains__, words)) > 0.1 * len(words)
 
 
 def read_folder(folder: Path) -> Texts:
@@ -83,11 +73,10 @@ def read_folder(folder: Path) -> Texts:
         raise InvalidInput("FOLDER", str(folder), "a folder that is there")
     found = Texts()
     for path in _files(folder):
-        if found.files == MOST_FILES:
-            found.cut = f"only the first {MOST_FILES:,} texts were read; name a folder below for the others"
-            break
         name = path.relative_to(folder).as_posix()
         try:
+            if found.files == MOST_FILES:
+                raise _NotRead(f"as only {MOST_FILES:,} texts are (name a folder below)")
             text = _text_of(path)
         except _NotRead as reason:
             found.skipped.setdefault(str(reason), []).append(name)

@@ -97,11 +97,3 @@ def test_smol_that_was_not_fetched_is_named_with_the_ways_to_get_it(texts, monke
     done, _ = tried(texts, QUESTION, "--engine", "smol")
     assert done.exit_code == 2
     assert "ragguard fetch smol" in done.output
-
-
-def test_texts_of_another_language_are_said_to_a_small_model(texts, tmp_path):
-    pytest.importorskip("gguf")
-    (texts / "people.md").write_text("El té se cultiva en la región de Assam desde hace mucho tiempo. " * 9)
-    _, file = make_gguf(tmp_path / "model")
-    done, _ = tried(texts, "té", "--engine", f"gguf:{file}")
-    assert "look not English" in done.output

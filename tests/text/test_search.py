@@ -50,7 +50,7 @@ def test_folder_with_more_files_than_are_read_stops_at_the_limit(tmp_path, monke
         (tmp_path / f"{name}.txt").write_text(name)
     found = read_folder(tmp_path)
     assert [one.text for one in found.passages] == ["a", "b"]
-    assert found.cut.startswith("only the first 2 texts were read")
+    assert found.remarks == ["2 not read, as only 2 texts are (name a folder below): c.txt, d.txt"]
 
 
 def test_pdf_is_read_where_pypdf_is_there(tmp_path):
@@ -92,11 +92,7 @@ def pdf(text):
     return body.encode()
 
 
-def test_texts_of_another_language_are_told_and_searched_by_character_where_it_has_no_spaces(tmp_path):
-    (tmp_path / "a.txt").write_text("El té se cultiva en la región de Assam desde hace mucho tiempo. " * 9)
-    assert not read_folder(tmp_path).is_english
-    (tmp_path / "a.txt").write_text("Tea has been grown in the region of Assam for a long time. " * 9)
-    assert read_folder(tmp_path).is_english
+def test_text_without_spaces_is_searched_by_character():
     passages = [Passage("東京は日本の首都です", "0"), Passage("お茶", "1")]
     assert [one.id for one in Search(passages)(content_words("首都"), 3)] == ["0"]
 
