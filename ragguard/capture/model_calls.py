@@ -281,17 +281,14 @@ class ModelCalls:
         stands before them, or those that a guard judged."""
         candidates = ended.event.step.candidates
         bodies = [] if ended.bodies is None else list(ended.bodies())
-        found = [""] * len(candidates)
-        if len(bodies) == len(candidates):
-            found = bodies
-        elif len(bodies) == len(ranks):  # a retriever with a guard inside gives what the guard has kept
-            for rank, body in zip(ranks, bodies, strict=True):
-                found[rank - 1] = body
+        # A retriever with a guard inside gives the bodies of what the guard has kept.
+        places = range(1, len(candidates) + 1) if len(bodies) == len(candidates) else ranks
+        found = dict(zip(places, bodies, strict=True)) if len(bodies) == len(places) else {}
         judged = {} if decision is None else {one.id: one.text for one in decision.kept if one.id}
-        for rank, one in enumerate(candidates):
+        for rank, one in enumerate(candidates, 1):
             if judged.get(one.id, one.text) != one.text:
                 found[rank] = judged[one.id]
-        return [found[rank - 1] for rank in ranks]
+        return [found.get(rank, "") for rank in ranks]
 
     def _counting(self, calls: Sequence[ModelCall]) -> list[ModelCall]:
         """Returns the calls that led to the answer, the last one first."""

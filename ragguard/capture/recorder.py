@@ -91,12 +91,6 @@ class Recorder:
         """The faults of hooks in this process."""
         return self.here.faults
 
-    @property
-    def open_runs(self) -> int:
-        """The number of sampled runs that have begun and not ended."""
-        with self.here.lock:
-            return sum(run.sampled for run in self.here.runs.values())
-
     def open_run(self, run_id: str) -> OpenRun | None:
         """Returns the open run with this id, sampled or not."""
         return self.here.runs.get(run_id)

@@ -28,7 +28,7 @@ def captured():
 def recorder(captured):
     recorder = Recorder(captured)
     yield recorder
-    assert (recorder.faults.count, recorder.open_runs, len(recorder.here.steps)) == (0, 0, 0)
+    assert (recorder.faults.count, len(recorder.here.runs), len(recorder.here.steps)) == (0, 0, 0)
 
 
 @pytest.fixture(autouse=True)

@@ -60,7 +60,7 @@ def test_a_run_with_one_step_in_order(recorder, captured):
     assert step.metadata == {"node": "x", "more": 2}
     assert step.passages == step.candidates == [Passage("text")]
     assert 0 < run.started_ns <= step.started_ns <= step.ended_ns <= captured.events[-1].ended_ns
-    assert (recorder.open_runs, len(recorder.here.steps), recorder.faults.count) == (0, 0, 0)
+    assert (len(recorder.here.runs), len(recorder.here.steps), recorder.faults.count) == (0, 0, 0)
 
 
 def test_repeated_event_is_recorded_once(recorder, captured):
@@ -162,7 +162,7 @@ def test_a_whole_run_in_one_word(recorder, captured):
         {"retriever": "shelf", "ragguard.delivered": "unknown"},
     )
     assert step.candidates == [Passage("x")]
-    assert recorder.open_runs == 0
+    assert len(recorder.here.runs) == 0
 
 
 def test_unsampled_runs_cost_no_event(captured):
@@ -175,7 +175,7 @@ def test_unsampled_runs_cost_no_event(captured):
     recorder.run_ended(RunEnded("r", answer="Ada"))
     recorder.run_made(WholeRun("whole", "q"), [])
     assert captured.events == []
-    assert (recorder.here.counts.unsampled, recorder.here.counts.runs, recorder.open_runs) == (2, 0, 0)
+    assert (recorder.here.counts.unsampled, recorder.here.counts.runs, len(recorder.here.runs)) == (2, 0, 0)
     assert not recorder.open_run("r")
 
 
@@ -219,7 +219,7 @@ def test_an_interrupted_run_ends_its_part_and_says_what_it_waits_for(recorder, c
     recorder.run_started("r", "who?")
     recorder.step_started("s", "r", "q")
     recorder.run_ended(RunEnded("r", status="interrupted", waits_for="thread 1"))
-    assert (captured.run.status, recorder.open_runs) == ("interrupted", 0)
+    assert (captured.run.status, len(recorder.here.runs)) == ("interrupted", 0)
     assert [step.status for step in captured.run.steps] == ["interrupted"]
     assert captured.events[-1].waits_for == "thread 1"
 
@@ -238,7 +238,7 @@ def test_a_fault_of_the_intake_is_counted_logged_once_and_hurts_nobody(caplog):
     assert recorder.faults.count == 30
     assert len(caplog.records) == 1
     assert "disk full" in caplog.text
-    assert (recorder.open_runs, len(recorder.here.steps)) == (0, 0)
+    assert (len(recorder.here.runs), len(recorder.here.steps)) == (0, 0)
 
 
 def test_nonsense_is_a_counted_fault_and_not_an_exception(captured):
@@ -248,7 +248,7 @@ def test_nonsense_is_a_counted_fault_and_not_an_exception(captured):
     recorder.step_ended([], [])
     recorder.run_ended(RunEnded([]))
     assert recorder.faults.count == 4
-    assert recorder.open_runs == 0
+    assert len(recorder.here.runs) == 0
 
 
 @pytest.mark.parametrize(

@@ -351,7 +351,7 @@ def framework(request, captured):
     ragguard_llamaindex.uninstrument()
     ragguard_haystack.uninstrument()
     assert recorder.faults.count == 0
-    assert recorder.open_runs == len(recorder.here.steps) == 0
+    assert len(recorder.here.runs) == len(recorder.here.steps) == 0
 
 
 def texts(passages) -> list[str]:

@@ -26,4 +26,4 @@ def recorder(captured):
     uninstrument()
     assert tracing.tracer.actual_tracer is before
     assert recorder.faults.count == 0
-    assert len(recorder.here.steps) == recorder.open_runs == 0
+    assert len(recorder.here.steps) == len(recorder.here.runs) == 0

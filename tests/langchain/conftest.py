@@ -23,7 +23,11 @@ def recorder(captured):
     recorder = Recorder(captured)
     yield recorder
     assert recorder.faults.count == 0
-    assert (recorder.open_runs, len(recorder.here.steps), len(CallTree.of(recorder).open_calls)) == (0, 0, 0)
+    assert (len(recorder.here.runs), len(recorder.here.steps), len(CallTree.of(recorder).open_calls)) == (
+        0,
+        0,
+        0,
+    )
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ def test_unsampled_calls_leave_no_trace(captured):
         ListRetriever(fault=lambda query: ValueError("gone")).invoke(QUESTION, config)
     assert captured.events == []
     assert recorder.here.counts.unsampled == 2
-    assert (recorder.open_runs, len(CallTree.of(recorder).open_calls)) == (0, 0)
+    assert (len(recorder.here.runs), len(CallTree.of(recorder).open_calls)) == (0, 0)
 
 
 async def test_cancelled_retrievers_of_which_langchain_reports_no_end_are_abandoned_when_they_are_old(
