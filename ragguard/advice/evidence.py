@@ -98,7 +98,7 @@ class Evidence:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _WeighedPassage:
     """A passage that the model read, with what is found about it."""
 
     turn: int
@@ -136,7 +136,7 @@ class EvidenceSearch:
         asking = self._asking = MeteredAsk(ask)
         setting, turns = view.setting, _turns(view)
         read = [
-            _Reading(turn, view.query_of(step), step.all[at].text)
+            _WeighedPassage(turn, view.query_of(step), step.all[at].text)
             for turn, steps in enumerate(turns, 1)
             for step in steps
             for at in step.got
@@ -185,7 +185,7 @@ class EvidenceSearch:
             unjudged=tuple(self._unjudged),
         )
 
-    async def _beginning(self, view: View, read: Sequence[_Reading], asking: Ask) -> tuple[str, ...]:
+    async def _beginning(self, view: View, read: Sequence[_WeighedPassage], asking: Ask) -> tuple[str, ...]:
         """Asks for the sub-questions, which it returns, and which passages are relevant to the queries that brought
         them."""
         prompts = view.setting.judge_prompts

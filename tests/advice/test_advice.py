@@ -159,14 +159,6 @@ def test_a_mistake_of_the_caller_is_one_clear_error(rg):
         rg.advice.advise("a run's id")
 
 
-async def test_mistake_of_an_async_caller_is_one_clear_error(rg):
-    async with rg.run(CASE.question) as run:
-        with pytest.raises(AdviceError, match="no step yet"):
-            await run.aadvise()
-    with pytest.raises(AdviceError, match="has ended"):
-        await run.aadvise()
-
-
 def test_a_run_that_is_not_sampled_has_no_advice():
     with RagGuard(store=None, scorers=(), sample_rate=0) as rg, rg.run("q") as run:
         run.retrieved("q", [CASE.gold[0]])

@@ -46,16 +46,6 @@ def test_advice_is_given_inside_of_the_call_and_stored_with_the_step(nano):
         ]  # fmt: skip
 
 
-async def test_advice_is_awaited_in_asynchronous_code(nano):
-    async def research(question):
-        find(0)
-        return (await ragguard.current_run().aadvise(PATIENT)).action
-
-    async with RagGuard(nano, store=None, scorers=()) as rg:
-        chain = RunnableLambda(research)
-        assert await chain.ainvoke(CASE.question, {"callbacks": [RagGuardCallback(rg)]}) == "continue"
-
-
 def test_advice_is_given_though_nobody_holds_the_ragguard_any_more(nano):
     def research(question):
         find(0)

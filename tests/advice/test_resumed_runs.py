@@ -58,24 +58,6 @@ def test_advice_of_a_resumed_run_is_that_of_a_run_in_one_go(nano, store, questio
         assert [step.advice.action for step in rg.runs()[-1].steps] == ["continue", "answer"]
 
 
-async def test_advice_of_a_resumed_run_is_awaited_in_asynchronous_code(nano, store):
-    async with RagGuard(nano, store=store, scorers=()) as rg:
-        async with rg.run(QUESTION, id="r") as run:
-            run.retrieved(*HOPS[0])
-        async with rg.run(resume="r") as run:
-            run.retrieved(*HOPS[1])
-            assert (await run.aadvise(PATIENT)).action == "answer"
-
-
-def test_a_part_that_joins_a_resumed_run_sees_all_of_it(nano, store):
-    with RagGuard(nano, store=store, scorers=()) as rg:
-        first_part(rg)
-        with rg.run(resume="r") as run:
-            run.retrieved(*HOPS[1])
-            with rg.run(resume="r") as inner:
-                assert inner.advise(PATIENT).action == "answer"
-
-
 def test_a_question_that_this_part_sets_counts_where_the_first_had_none(nano, store):
     with RagGuard(nano, store=store, scorers=()) as rg:
         with rg.run(id="r") as run:
@@ -152,13 +134,3 @@ def test_live_scores_see_the_earlier_steps(nano, store):
             assert eventually(lambda: coverage(rg)) == [1.0]
         assert rg.flush(60)
         assert coverage(rg) == [1.0]
-
-
-async def test_a_score_on_demand_of_an_open_run_sees_the_earlier_steps(nano, store):
-    async with RagGuard(nano, store=store, scorers=["coverage"], when="run") as rg:
-        async with rg.run(QUESTION, id="r") as run:
-            run.retrieved(*HOPS[0])
-        async with rg.run(resume="r") as run:
-            run.retrieved(*HOPS[1])
-            scores = await rg.score(run)
-        assert [one.value for one in scores if one.name == "coverage_total"] == [1.0]

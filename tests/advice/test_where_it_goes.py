@@ -1,7 +1,6 @@
 """Where advice is seen: in the store, in run files, beside its hop in reports, and as a span."""
 
 import io
-import json
 
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -9,7 +8,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from rich.console import Console
 from support.scripted_engine import ScriptedEngine
 
-from ragguard import Passage, RagGuard, print_hops, read_runs, write_runs
+from ragguard import Passage, RagGuard, print_hops
 from ragguard.analysis.page import write_html
 from ragguard.analysis.wording import MISLEADS
 from ragguard.records import Advice, RetrievalStep, Run, ScoredRun, Usage
@@ -71,14 +70,6 @@ def test_redaction_reaches_reasons_and_sub_questions(tmp_path):
         ["open: who founded *** Mills?"],
     )
     assert stored.steps[1].advice.action == "answer"
-
-
-def test_a_run_file_carries_it(tmp_path):
-    write_runs([a_run(), a_run(None)], tmp_path / "runs.jsonl")
-    first, second = read_runs(tmp_path / "runs.jsonl")
-    assert (first.steps[0].advice, second.steps[0].advice) == (ADVICE, None)
-    line = json.loads((tmp_path / "runs.jsonl").read_text().splitlines()[1])
-    assert "advice" not in line["steps"][0]
 
 
 def test_the_terminal_shows_it_beside_the_hop():

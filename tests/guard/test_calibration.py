@@ -67,13 +67,6 @@ def test_no_more_gold_is_put_at_risk_than_the_distractors_ask_for():
     assert mean_kept([[0.9, 0.85, 0.3]], threshold, 1) == 2
 
 
-def test_how_many_passages_stay_is_told():
-    utilities = [[0.9, 0.8, -0.9], [None, 0.1], [-0.5, -0.7]]
-    assert mean_kept(utilities, 0.5, 0) == pytest.approx((2 + 1 + 0) / 3)
-    assert mean_kept(utilities, 0.5, 1) == pytest.approx((2 + 1 + 1) / 3)
-    assert mean_kept(utilities, -1.0, 0) == pytest.approx(7 / 3)
-
-
 def test_the_reported_loss_is_the_loss():
     utilities, gold = draw(np.random.default_rng(1), 80)
     threshold, loss, dropped = choose_threshold(utilities, gold, 0.1, 1)

@@ -202,26 +202,6 @@ async def test_hundreds_of_callers_on_one_loop_lose_nothing_and_keep_the_order()
     assert shared.health().decisions == 500
 
 
-def test_fifty_threads_lose_nothing_and_keep_the_order():
-    shared, given, decisions, lock = guard(budget_ms=300), [], [], threading.Lock()
-
-    def call(name):
-        for n in range(6):
-            one = [f"{HELPS} {name} {n}", f"{MISLEADS} {name} {n}", f"{HELPS} again {name} {n}"]
-            decision = shared.prune(f"{name} {n}", one)
-            with lock:
-                given.append(one)
-                decisions.append(decision)
-
-    threads = [threading.Thread(target=call, args=(n,)) for n in range(50)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len(decisions) == 300
-    assert_whole(given, decisions)
-
-
 def assert_whole(given, decisions):
     for one, decision in zip(given, decisions, strict=True):
         gone = {drop.position for drop in decision.dropped}

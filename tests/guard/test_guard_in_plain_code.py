@@ -43,14 +43,6 @@ def test_passages_that_were_cut_before_a_plain_guard_do_not_count_as_read():
     assert checked_run(run.record())
 
 
-async def test_plain_guard_awaited_is_the_guard_of_its_step():
-    rg, guard = captured()
-    async with rg, rg.run("Who?") as run:
-        run.retrieved("who", [MISLEADS, HELPS])
-        await guard.aprune("who", [MISLEADS, HELPS])
-    assert run.steps[0].decision is not None
-
-
 def test_decision_that_is_given_with_the_step_stays_and_goes_to_no_other():
     rg, guard = captured()
     with rg, rg.run("Who?") as run:

@@ -7,7 +7,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from ragguard import DistractorGuard, Passage, RagGuard, read_runs, write_runs
+from ragguard import DistractorGuard, Passage, RagGuard
 from ragguard.cli.app import app
 from ragguard.guard import TopUtility
 from ragguard.storage.sqlite.reader import StoreReader
@@ -56,13 +56,6 @@ def test_stored_step_has_all_passages_as_read_and_the_decision(captured):
     assert [passage.id for passage in step.passages] == ["right", "other", "off"]
     assert step.decision.would_drop == decision.would_drop
     assert step.places == 3
-
-
-def test_run_file_keeps_what_would_go(captured, tmp_path):
-    path, run_id, decision = captured
-    write_runs([StoreReader(path).run(run_id)], tmp_path / "runs.jsonl")
-    (run,) = read_runs(tmp_path / "runs.jsonl")
-    assert run.steps[0].decision.would_drop == decision.would_drop
 
 
 def test_health_counts_decisions_in_shadow():

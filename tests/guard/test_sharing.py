@@ -74,14 +74,6 @@ def test_a_hop_of_a_run_with_references_is_shared_in_full(rg, engine):
     assert verdicts(engine) == []
 
 
-def test_a_passage_more_is_all_that_is_asked(rg, engine):
-    score(rg, HOP)
-    verdicts(engine)
-    more = [*PASSAGES, Passage("One that came in later.")]
-    DistractorGuard(rg.engine, budget_ms=10_000).prune(HOP, more)
-    assert verdicts(engine) == [(2, ("NO-RESPONSE", "A", "B"))]
-
-
 async def test_a_label_never_hangs_on_the_company_it_was_asked_in(engine):
     """A server that only samples: asked with NO-RESPONSE, which its first token does not tell, A would be sampled."""
     shows_tops = ScriptedEngine(label=engine.label, capabilities=frozenset({"top_logprobs"}))

@@ -11,12 +11,10 @@ from langgraph.types import Command, interrupt
 from support.captured import CapturedInStore
 from support.langchain_agents import ANSWER, QUESTION, SEQUENTIAL, agent, asked, search_tool
 from support.langchain_parts import ListRetriever, call, says
-from support.program import run_program
 
 from ragguard import RagGuard
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.splitters import paragraphs
-from ragguard.storage.sqlite.reader import StoreReader
 from ragguard_langchain import RagGuardCallback
 
 
@@ -129,97 +127,6 @@ def test_parts_of_a_thread_are_sampled_alike(tmp_path):
             runs = list(rg.runs())
     assert 0 < len(runs) < 8
     assert {(run.status, len(run.steps)) for run in runs} == {("ok", 2)}
-
-
-WORKER = """
-import os, pickle, signal, sys
-from typing import TypedDict
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
-from langgraph.types import Command, interrupt
-from ragguard import RagGuard
-from ragguard_langchain import RagGuardCallback
-from support.langchain_parts import ListRetriever
-
-path, saved, part, end = sys.argv[1:]
-QUESTION = "Who founded the firm based in Oslo?"
-
-
-class State(TypedDict, total=False):
-    question: str
-    approved: str
-    answer: str
-
-
-def first(state):
-    ListRetriever().invoke("1 firm")
-    ListRetriever().invoke("2 town")
-    return {}
-
-
-def ask(state):
-    return {"approved": interrupt("may I go on?")}
-
-
-def second(state):
-    ListRetriever().invoke("3 founder")
-    return {"answer": "Ada Berg"}
-
-
-graph = StateGraph(State)
-for name, node in (("first", first), ("ask", ask), ("second", second)):
-    graph.add_node(name, node)
-for before, after in ((START, "first"), ("first", "ask"), ("ask", "second"), ("second", END)):
-    graph.add_edge(before, after)
-
-saver = InMemorySaver()
-if part == "second":
-    with open(saved, "rb") as file:
-        storage, writes, blobs = pickle.load(file)
-    for thread, spaces in storage.items():
-        saver.storage[thread].update(spaces)
-    saver.writes.update(writes); saver.blobs.update(blobs)
-whole = RagGuard("nano", store=path, scorers=("utility",))
-config = {
-    "callbacks": [RagGuardCallback(whole)], "configurable": {"thread_id": "t1"},
-    "metadata": {"ragguard_references": ["Ada Berg"]} if part == "first" else {},
-}
-app = graph.compile(checkpointer=saver)
-app.invoke({"question": QUESTION} if part == "first" else Command(resume="yes"), config)
-assert whole.flush(60)
-if part == "first":
-    with open(saved, "wb") as file:
-        pickle.dump(({k: dict(v) for k, v in saver.storage.items()}, dict(saver.writes), dict(saver.blobs)), file)
-if end == "kill":
-    os.kill(os.getpid(), signal.SIGKILL)
-whole.close()
-"""
-
-
-def stored(path):
-    store = StoreReader(path)
-    try:
-        return list(store.runs()), {run.id: store.scores(run.id) for run in store.runs()}
-    finally:
-        store.close()
-
-
-def test_interrupted_graph_of_a_killed_process_goes_on_in_another_one(tmp_path):
-    path, saved = tmp_path / "s.db", tmp_path / "checkpoint"
-    run_program(WORKER, path, saved, "first", "kill", check=False)
-    ((run,), _) = stored(path)
-    assert (run.status, run.question, run.answer) == ("interrupted", QUESTION, None)
-    assert [step.query for step in run.steps] == ["1 firm", "2 town"]
-    run_program(WORKER, path, saved, "second", "end")
-    ((run,), scores) = stored(path)
-    assert (run.status, run.question, run.answer) == ("ok", QUESTION, "Ada Berg")
-    assert run.references == ["Ada Berg"]
-    assert [(s.index, s.turn, s.query) for s in run.steps] == [
-        (0, 0, "1 firm"),
-        (1, 1, "2 town"),
-        (2, 2, "3 founder"),
-    ]
-    assert {score.step_id for score in scores[run.id]} - {""} == {step.id for step in run.steps}
 
 
 @pytest.fixture

@@ -166,16 +166,6 @@ def test_a_run_of_ones_own_inside_a_call_holds_what_is_called_in_it(captured, re
     assert (runs["sub"].answer, runs[QUESTION].answer) == ("x", ANSWER)
 
 
-def test_answer_of_the_application_is_not_overwritten(captured, config):
-    def node(state):
-        search("hop")
-        ragguard.current_run().answered("the answer proper")
-        return {"answer": "a draft"}
-
-    graph(node).invoke({"question": QUESTION}, config)
-    assert captured.run.answer == "the answer proper"
-
-
 def test_a_pause_inside_a_node_leaves_the_rest_of_the_run(captured, config):
     def node(state):
         with ragguard.paused():

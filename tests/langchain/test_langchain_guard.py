@@ -127,15 +127,6 @@ async def test_cancellation_goes_through(captured, config, place):
     assert (captured.run.status, step.decision) == ("cancelled", None)
 
 
-def test_documents_without_a_text_are_kept_and_ranks_stay_true(captured, config):
-    class Odd(ListRetriever):
-        def _get_relevant_documents(self, query, *, run_manager):
-            return [Document(id="blank", page_content=" "), *documents("shelf", 2, query)]
-
-    assert ids(GuardedRetriever(Odd(), guarding()).invoke(QUESTION, config)) == ["blank", "shelf-0"]
-    assert told(captured.run.steps[0])[2] == [(3, "shelf-1")]
-
-
 def test_wrong_parts_are_refused_where_they_are_given():
     for make in (
         lambda: DistractorFilter("nano"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
@@ -20,7 +19,6 @@ from support.guards import guarding
 from support.langchain_agents import ANSWER, PARALLEL, SEQUENTIAL, agent, asked, search_tool
 from support.langchain_parts import ListRetriever, call, documents
 
-from ragguard import DistractorGuard, connect
 from ragguard_langchain import (
     DistractorFilter,
     GuardedRetriever,
@@ -151,13 +149,3 @@ def compression():
     return ContextualCompressionRetriever(
         base_compressor=DistractorFilter(guarding()), base_retriever=ListRetriever(count=4)
     )
-
-
-async def test_a_sync_filter_on_a_running_loop_does_not_hang():
-    nano = connect("nano")
-    await nano.label_probs(["Oslo"], ["A"])
-    keep = DistractorFilter(DistractorGuard(nano, threshold=-1, budget_ms=20_000))
-    given = documents("shelf", 3, "x")
-    async with asyncio.timeout(60):
-        assert keep.compress_documents(given, "x") == given
-        assert await keep.acompress_documents(given, "x") == given

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langchain_core.tools import tool
 from support.langchain_parts import ListRetriever
 
 from ragguard import RagGuard
@@ -52,30 +49,3 @@ def test_late_stream_is_a_run_of_its_own_and_logged_once(rg, caplog):
 def test_late_stream_that_names_the_run_continues_it(rg):
     read_late(rg, ragguard_resume="run.id")
     assert told(rg) == [(QUESTION, ["Ada Berg"], "Ada Berg", 1)]
-
-
-def warnings(caplog):
-    return [
-        record.getMessage()
-        for record in caplog.records
-        if record.levelno == logging.WARNING and "without a retrieval" in record.getMessage()
-    ]
-
-
-def test_a_run_that_ends_before_its_stream_is_read_says_that_a_stream_can_continue_it(caplog):
-    with RagGuard(engine="nano", store=None, scorers=()) as rg:
-        chain = ListRetriever() | RunnableLambda(lambda documents: "Fjord")
-        with rg.run(QUESTION) as run:
-            metadata = {"ragguard_resume": run.id}
-            stream = chain.stream(QUESTION, {"callbacks": [RagGuardCallback(rg)], "metadata": metadata})
-        assert list(stream) == ["Fjord"]
-        rg.flush()
-        assert len(rg.runs()[0].steps) == 1
-    (warning,) = warnings(caplog)
-    assert "continue the run (ragguard_resume), which then gets its retrievals" in warning
-
-
-@tool
-def firms(query: str) -> str:
-    """Finds firms."""
-    return "Fjord is a firm in Oslo."

@@ -153,16 +153,6 @@ def test_handler_in_a_forked_child_captures_the_childs_runs_alone(captured, rg):
     assert [run.question for run in captured.runs] == ["the parent's"]
 
 
-def test_retrieval_that_was_interrupted_by_the_keyboard_swallows_none_after_it(captured, recorder, config):
-    """As in a notebook: interrupted, and run once more. LangChain says nothing of the first one's end."""
-    with pytest.raises(KeyboardInterrupt):
-        ListRetriever(fault=lambda query: KeyboardInterrupt()).invoke(QUESTION, config)
-    for _ in range(2):
-        ListRetriever().invoke(QUESTION, config)
-    assert [(run.question, run.status, len(run.steps)) for run in captured.runs] == [(QUESTION, "ok", 1)] * 2
-    CallTree.of(recorder).sweep(0.0)
-
-
 MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
@@ -208,12 +198,6 @@ async def test_k_in_a_retrievers_metadata_is_k_of_its_step(captured, config, mod
 def test_k_in_the_metadata_of_a_call_is_k_of_its_step(captured, config):
     vector_store().as_retriever().invoke("who?", {**config, "metadata": {"ragguard_k": 1}}, k=1)
     assert places(captured) == (1, 1, 1)
-
-
-@MODES
-async def test_k_of_a_retriever_is_unknown_unless_it_is_said(captured, config, mode):
-    await run(vector_store(2).as_retriever(search_kwargs={"k": 3}), config, mode)
-    assert places(captured) == (None, 2, 2)
 
 
 @pytest.mark.parametrize("k", [1, 0, -1, "3", None, True])

@@ -55,11 +55,6 @@ def test_documents_in_a_command_are_a_step(captured, rg):
     assert (only_step(captured).tool, len(only_step(captured).candidates)) == ("in_state", 2)
 
 
-def test_a_declared_tool_with_artifacts_needs_no_splitter_to_run(captured, rg):
-    with_tool(as_artifact, rg, {"as_artifact": lambda text: 1 / 0})
-    assert [one.id for one in only_step(captured).candidates] == ["artifact-0", "artifact-1"]
-
-
 def test_a_retriever_in_a_declared_tool_is_a_part(captured, rg):
     with_tool(reranked, rg, {"reranked": paragraphs})
     step = only_step(captured)
@@ -215,11 +210,6 @@ def test_an_mcp_server_gives_one_block_an_item_or_a_structure(captured, rg, bloc
     with_calls_of(of_mcp(blocks, structure), rg, tools={"search": splitter})
     step = only_step(captured)
     assert [(passage.text, passage.id) for passage in step.candidates] == [("one", "1"), ("two", "2")]
-
-
-def test_texts_in_blocks_are_split_one_by_one(captured, rg):
-    with_calls_of(of_mcp(["first\nline", "second"]), rg, tools={"search": lambda text: [text]})
-    assert [passage.text for passage in only_step(captured).passages] == ["first\nline", "second"]
 
 
 class Cut(BaseDocumentCompressor):

@@ -11,10 +11,8 @@ from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Wor
 from llama_index_instrumentation.dispatcher import instrument_tags
 from support.captured import CapturedInStore
 from support.llamaindex_parts import QUESTION, ListRetriever, call, nodes, scripted
-from support.program import run_program
 
 import ragguard
-from ragguard.storage.sqlite.reader import StoreReader
 
 pytestmark = pytest.mark.usefixtures("recorder")
 
@@ -79,83 +77,6 @@ def test_in_a_retriever_of_ones_own_it_is_a_part(captured):
     Own().retrieve("hop")
     (found,) = captured.run.steps
     assert (found.query, [part.query for part in found.sub_steps]) == ("hop", ["hop!"])
-
-
-WORKER = """
-import asyncio, json, os, signal, sys
-from llama_index.core.workflow import (
-    Context, HumanResponseEvent, InputRequiredEvent, StartEvent, StopEvent, Workflow, step
-)
-from llama_index_instrumentation.dispatcher import instrument_tags
-from ragguard import RagGuard
-from ragguard_llamaindex import instrument
-from support.llamaindex_parts import ListRetriever
-
-path, saved, part, end = sys.argv[1:]
-
-
-class Returns(Workflow):
-    @step
-    async def first(self, ctx: Context, ev: StartEvent) -> InputRequiredEvent:
-        await ListRetriever().aretrieve("1 firm")
-        await ListRetriever().aretrieve("2 town")
-        return InputRequiredEvent(prefix="may I go on?")
-
-    @step
-    async def second(self, ctx: Context, ev: HumanResponseEvent) -> StopEvent:
-        await ListRetriever().aretrieve("3 founder")
-        return StopEvent(result="Ada Berg")
-
-
-async def main():
-    rg = RagGuard("nano", store=path, scorers=())
-    instrument(rg)
-    flow = Returns()
-    with instrument_tags({"ragguard_resume": "conversation-7"}):
-        if part == "first":
-            handler = flow.run(question="Who founded the firm based in Oslo?")
-            async for event in handler.stream_events():
-                if isinstance(event, InputRequiredEvent):
-                    break
-            with open(saved, "w") as file:
-                json.dump(handler.ctx.to_dict(), file)
-            rg.flush(30)
-            os.kill(os.getpid(), signal.SIGKILL)
-        else:
-            with open(saved) as file:
-                handler = flow.run(ctx=Context.from_dict(flow, json.load(file)))
-            handler.ctx.send_event(HumanResponseEvent(response="yes"))
-            await handler
-    assert rg.flush(30)
-    rg.close()
-
-asyncio.run(main())
-"""
-
-
-def stored(path):
-    store = StoreReader(path)
-    try:
-        return list(store.runs())
-    finally:
-        store.close()
-
-
-def test_workflow_of_a_killed_process_that_asked_a_person_goes_on_in_another_one(tmp_path):
-    path, saved = tmp_path / "s.db", tmp_path / "context.json"
-    run_program(WORKER, path, saved, "first", "kill", check=False)
-    (run,) = stored(path)
-    assert (run.metadata["ragguard.caller_id"], run.question, run.status) == (
-        "conversation-7",
-        QUESTION,
-        "open",
-    )
-    run_program(WORKER, path, saved, "second", "end")
-    (run,) = stored(path)
-    assert (run.question, run.answer, run.status) == (QUESTION, "Ada Berg", "ok")
-    assert [(s.index, s.turn, s.query) for s in run.steps] == [
-        (0, 0, "1 firm"), (1, 1, "2 town"), (2, 2, "3 founder"),
-    ]  # fmt: skip
 
 
 @pytest.fixture

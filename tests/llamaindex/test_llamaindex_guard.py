@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import pickle
 
@@ -18,7 +17,6 @@ from support.guards import guarding, judging
 from support.llamaindex_parts import QUESTION, ListRetriever, Says, call, ids, nodes, scripted
 from support.scripted_engine import ScriptedEngine
 
-from ragguard import DistractorGuard, connect
 from ragguard_llamaindex import AdvisedFunctionAgent, DistractorPostprocessor, GuardedRetriever
 
 MODES = pytest.mark.parametrize("mode", ["sync", "async"])
@@ -120,30 +118,6 @@ def guarded_engine(guard, retriever=None):
     return RetrieverQueryEngine.from_args(
         retriever or ListRetriever(), llm=Says(), node_postprocessors=[DistractorPostprocessor(guard)]
     )
-
-
-async def test_the_sync_hook_on_a_running_loop_waits_and_does_not_hang(recorder, captured):
-    """An guarded_engine that this very loop has used, and a loop that stands still until the guard is done."""
-    nano = connect("nano")
-    await nano.label_probs(["Oslo"], ["A"])
-    guard = DistractorPostprocessor(DistractorGuard(nano, threshold=-1, budget_ms=20_000))
-    async with asyncio.timeout(30):
-        kept = guard.postprocess_nodes(nodes("shelf", 4), query_str=QUESTION)
-        again = await guard.apostprocess_nodes(nodes("shelf", 4), query_str=QUESTION)
-    assert len(kept) == len(again) == 4
-
-
-@MODES
-@pytest.mark.parametrize("asked", [None, QueryBundle(""), QueryBundle(" \n")], ids=["none", "empty", "blank"])
-async def test_without_a_query_nothing_is_judged(mode, asked):
-    model = ScriptedEngine(label=judging)
-    guard, given = DistractorPostprocessor(guarding(model)), nodes("shelf", 4)
-    kept = (
-        guard.postprocess_nodes(given, asked)
-        if mode == "sync"
-        else await guard.apostprocess_nodes(given, asked)
-    )
-    assert (kept, model.calls) == (given, [])
 
 
 def test_node_without_text_is_kept_and_ranks_stay_right(recorder, captured):
