@@ -44,8 +44,6 @@ abstention:
 
 Empty: the answer was not judged, cannot be looked for in texts, or has the reference's words though it was judged
 wrong."""
-KNOWN_BEFORE = 0.8
-"""The least belief before any retrieval at which the model is said to have known the answer."""
 _SHOWN = 3
 """The most hops, and places of passages, that a sentence names."""
 _LONGEST_SHOWN = 80
@@ -272,7 +270,7 @@ class _AnswerEvidence:
             return ""
         if len(without) == 1:
             return f"hop {without[0]} found nothing that answers its query"
-        return f"hops {_listed(without)} found nothing that answers their queries"
+        return f"hops {_first(without)} found nothing that answers their queries"
 
 
 def _bridges(facts: RunFacts) -> Iterable[tuple[int, Bridge]]:
@@ -316,8 +314,6 @@ def _about_hops(facts: RunFacts, bridges: Mapping[int, Bridge]) -> str:
     lost = [(hop, gain) for hop, gain in gains if gain.significant and gain.value < 0]
     in_what = " in this answer" if facts.support else ""
     if not (paid or lost):
-        if not facts.support and facts.before is not None and facts.before >= KNOWN_BEFORE:
-            return f"No hop moved the belief measurably: it was {facts.before:.2f} before any retrieval."
         return f"No hop moved the belief{in_what} measurably."
     clauses: list[str] = []
     if paid:
@@ -334,26 +330,26 @@ def _about_hops(facts: RunFacts, bridges: Mapping[int, Bridge]) -> str:
 
 
 def _hops(gains: Sequence[tuple[HopFacts, BeliefGain]], did: str) -> str:
-    """Returns what hops did, with their gains; the largest ones where there are many."""
-    if len(gains) == 1:
-        return f"hop {gains[0][0].number} {did} ({gains[0][1]})"
-    largest = sorted(gains, key=lambda item: -abs(item[1].value))[:_SHOWN]
-    shown = [f"{hop.number} ({gain})" for hop, gain in sorted(largest, key=lambda item: item[0].number)]
-    if len(gains) > len(shown):
-        shown.append(f"{len(gains) - len(shown)} more")
-    return f"hops {_listed(shown)} {did}"
+    """Returns what hops did, with their gains; the first ones where there are many."""
+    shown = [f"{hop.number} ({gain})" for hop, gain in gains]
+    return (
+        f"hop {gains[0][0].number} {did} ({gains[0][1]})"
+        if len(gains) == 1
+        else f"hops {_first(shown)} {did}"
+    )
 
 
-def _listed(items: Sequence[str]) -> str:
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+def _first(items: Sequence[str]) -> str:
+    """Returns the first items in words, and how many more there are."""
+    more = [f"{len(items) - _SHOWN} more"] if len(items) > _SHOWN else []
+    *most, last = [*items[:_SHOWN], *more]
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _places(places: Sequence[Place]) -> str:
     """Returns passages by hop and rank."""
-    shown = [f"{hop}.{rank}" for hop, rank in places[:_SHOWN]]
-    if len(places) > _SHOWN:
-        shown.append(f"{len(places) - _SHOWN} more")
-    return f"passage{'' if len(places) == 1 else 's'} {_listed(shown)}"
+    shown = [f"{hop}.{rank}" for hop, rank in places]
+    return f"passage{'' if len(places) == 1 else 's'} {_first(shown)}"
 
 
 def _quoted(text: str) -> str:

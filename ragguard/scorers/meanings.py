@@ -12,9 +12,9 @@ from itertools import combinations
 from typing import Literal
 
 from ragguard.engines.entailer import Pair, same
-from ragguard.errors import LowLabelMass, RagguardError, shown_apart
+from ragguard.errors import RagguardError
 from ragguard.metrics.answers import is_abstention
-from ragguard.scorers.probes import LEAST_MASS
+from ragguard.scorers.probes import check_mass
 from ragguard.scorers.question import Ask, EntailAnswer, EntailQuestion, answered
 from ragguard.text.language import ENGLISH, Language, meaning_key
 
@@ -160,12 +160,8 @@ class Meanings:
 
 def relation(answer: EntailAnswer) -> tuple[float, float, float]:
     """Returns (entailment, neutral, contradiction); raises LowLabelMass where a model puts little on these labels."""
-    if answer.mass < LEAST_MASS:
-        shown, least = shown_apart(answer.mass, LEAST_MASS)
-        raise LowLabelMass(
-            f"the model that compares answers puts only {shown} on its labels (at least {least} is needed); "
-            "give RagGuard an `entailer`, or, where the model thinks, switch its thinking off",
-        )
+    who = "the model that compares answers is asked for its relations and"
+    check_mass(answer.mass, who, "give RagGuard an `entailer`")
     return answer.p
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from ragguard.engines.base import Engine, EngineInfo, Sample
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import LowLabelMass, shown_apart
 from ragguard.records import Failure, Usage
 from ragguard.scorers.asker import SCORING, Models, tokens_of
-from ragguard.scorers.probes import LEAST_MASS, abstention, belief, relevance
+from ragguard.scorers.probes import abstention, belief, read_relevance, relevance
 from ragguard.scorers.question import (
     Answer,
     EntailAnswer,
@@ -29,7 +29,6 @@ from ragguard.scorers.question import (
     SampleQuestion,
     TextAnswer,
     TextQuestion,
-    answered,
 )
 from ragguard.scorers.view import Setting
 
@@ -149,13 +148,6 @@ async def check_models(engine: Engine, judge: Engine, prompts: PromptSet | None 
     mine = prompts or load_prompts((await engine.info()).prompts)
     question = relevance(theirs, _QUESTION, _PASSAGE)
     (answer,) = await models.respond([question])
-    mass = sum(getattr(answered(answer), "p", ()))
-    if mass < LEAST_MASS:
-        shown, least = shown_apart(mass, LEAST_MASS)
-        raise LowLabelMass(
-            f"the model does not answer {' or '.join(question.labels)}: it puts {shown} of its probability on them, "
-            f"and {least} is needed; "
-            "take an instruction-tuned model or another --judge, or, where the model thinks, switch its thinking off",
-        )
+    read_relevance(question, cast(LabelAnswer, answer))
     await models.respond([abstention(mine, _QUESTION, _PASSAGE)])
     await models.respond([belief(mine, _QUESTION, (_PASSAGE,), cut_order=(0,), n=2, seed=0)])

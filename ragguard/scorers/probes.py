@@ -54,18 +54,23 @@ def response_grade(
     return LabelQuestion(prompt, prompts.labels("response_grade"))
 
 
-def check_mass(answer: LabelAnswer, labels: tuple[str, ...]) -> float:
-    """Returns the probability of all labels together; raises LowLabelMass where the judge rather says something
-    else."""
-    mass = sum(answer.p)
+def check_mass(mass: float, who: str, way_out: str) -> float:
+    """Returns the probability that a model puts on all labels together; raises LowLabelMass where it rather says
+    something else."""
     if mass < LEAST_MASS:
         shown, least = shown_apart(mass, LEAST_MASS)
         raise LowLabelMass(
-            f"the judge was asked for one of {', '.join(labels)} and puts only {shown} on them "
-            f"(at least {least} is needed); "
-            "choose a prompt set it follows, or, where the model thinks, switch its thinking off",
+            f"{who} puts only {shown} on them (at least {least} is needed); {way_out}, or, where "
+            "the model thinks, switch its thinking off"
         )
     return mass
+
+
+def _judged_mass(question: LabelQuestion, answer: LabelAnswer) -> float:
+    asked = f"the judge was asked for one of {', '.join(question.labels)} and"
+    return check_mass(
+        sum(answer.p), asked, "take a prompt set that it follows, or an instruction-tuned model"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ class Reading:
 def read_rating(question: LabelQuestion, answer: LabelAnswer, grades: Sequence[int] = ()) -> Reading:
     """Returns the rating in the probabilities of labels that are digits, or that stand for the given grades: the most
     probable digit, and the mean over all digits."""
-    mass = check_mass(answer, question.labels)
+    mass = _judged_mass(question, answer)
     grades = grades or [int(label) for label in question.labels]
     expectation = sum(digit * p for digit, p in zip(grades, answer.p, strict=True)) / mass
     by_grade: dict[int, float] = dict.fromkeys(grades, 0.0)
@@ -137,7 +142,7 @@ def relevance(
 
 def read_relevance(question: LabelQuestion, answer: LabelAnswer) -> Reading:
     """Reads the relevance from an answer: the first of its two labels says yes."""
-    mass = check_mass(answer, question.labels)
+    mass = _judged_mass(question, answer)
     yes, no = answer.p
     stderr: float | None = None if answer.bound else 0.0
     if answer.stderr is not None:

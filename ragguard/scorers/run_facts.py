@@ -109,7 +109,7 @@ CLEAR = 0.2
 """The least size of a utility that is called help or harm."""
 ANSWERS = 3
 """The least rating, from 0 to 5, with which a passage is said to answer a sub-question."""
-READ = frozenset(("utility", "delta_seper", "delta_seper_alone", "answer_correct", "seper_closed_book"))
+READ = frozenset(("utility", "delta_seper", "delta_seper_alone", "answer_correct"))
 """The scores that explanations read."""
 _ERRORS = 2
 """How many standard errors a difference must exceed to count as one."""
@@ -188,8 +188,6 @@ class RunFacts:
     hops: Sequence[HopFacts]
     verdict: str = ""
     """The label of `answer_correct`; empty where the answer was not judged."""
-    before: float | None = None
-    """The belief in the reference before any retrieval."""
     support: bool = False
     """True where beliefs are in the run's own answer, for want of references."""
 
@@ -235,7 +233,6 @@ def with_numbers(
         )
         belief = latest.get((step, "delta_seper"))
         facts.support = facts.support or (belief is not None and belief.reference_source == "answer")
-    verdict, before = latest.get((None, "answer_correct")), latest.get((None, "seper_closed_book"))
+    verdict = latest.get((None, "answer_correct"))
     facts.verdict = "" if verdict is None else verdict.label
-    facts.before = None if before is None else before.value
     return facts

@@ -376,9 +376,7 @@ def test_model_that_does_not_answer_with_labels_is_said_before_the_first_run(eng
     engine.label = lambda text, label: 0.1 if label in "AB" else 0.4
     done = score(runs_file())
     assert done.exit_code == 2
-    assert (
-        "does not answer A or B: it puts 0.20 of its probability on them, and 0.50 is needed" in done.output
-    )
+    assert "asked for one of A, B and puts only 0.20 on them (at least 0.50 is needed)" in done.output
     assert len(engine.calls) == 1
 
 

@@ -65,6 +65,13 @@ async def test_many_parallel_hops_go_in_call_order_and_say_so():
     assert {score.metadata["order"] for score in results if score.name == "delta_seper"} == {"tool calls"}
 
 
+async def test_steps_that_nobody_numbered_came_one_after_another():
+    the_run = two_hops()
+    for one in the_run.steps:
+        one.index = one.turn = 0
+    assert values(await beliefs(the_run), "delta_seper") == values(await beliefs(two_hops()), "delta_seper")
+
+
 async def test_passage_that_the_guard_dropped_was_not_read():
     guarded = run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [FOUNDER], candidates=[FALSE, FOUNDER]))
     assert values(await beliefs(guarded), "seper") == [soft(2), soft(10)]

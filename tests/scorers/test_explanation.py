@@ -25,10 +25,10 @@ def run_of(first, second, answer="West Ashwick", references=("East Dundale",), *
     return Run("r", QUESTION, list(references) or None, answer, steps, **more)
 
 
-def scores_of(run, verdict="wrong", gains=(0.0, 0.0), alone=None, before=0.1, source="gold"):
+def scores_of(run, verdict="wrong", gains=(0.0, 0.0), alone=None, source="gold"):
     """Every true passage helps, each false or idle one does little."""
     helpful = {FOUNDER.text, BIRTH.text}
-    found = [Score("seper_closed_book", before, "run", "r", reference_source=source)]
+    found = []
     if verdict:
         found.append(Score("answer_correct", float(verdict == "correct"), "run", "r", label=verdict))
     for step, gain, single in zip(run.steps, gains, alone or gains, strict=True):
@@ -187,7 +187,6 @@ def test_a_reference_in_a_dropped_passage_is_laid_to_the_guard():
         ((0.5, -0.4), None, {}, "Hop 1 paid (+0.50 ± 0.10); hop 2 lowered the belief (-0.40 ± 0.10)."),
         ((0.0, -0.4), None, {}, "Hop 2 lowered the belief (-0.40 ± 0.10)."),
         ((0.1, -0.1), None, {}, "No hop moved the belief measurably."),
-        ((0.1, 0.0), None, {"before": 0.9}, "No hop moved the belief measurably: it was 0.90 before any retrieval."),
         ((0.1, 0.9), None, {"source": "answer"}, "Hop 2 raised the belief in this answer (+0.90 ± 0.10)."),
         ((0.1, 0.0), None, {"source": "answer"}, "No hop moved the belief in this answer measurably."),
     ],
