@@ -97,13 +97,12 @@ class SinkDelivery:
         """Awaits work of the sink within its timeout; returns the error, which is counted and logged, or None."""
 
         async def in_time() -> None:
-            try:
-                async with asyncio.timeout(seconds):
-                    await work()
-            except TimeoutError as error:
-                raise TimeoutError(str(error) or f"not done within {seconds:g} s") from error
+            async with asyncio.timeout(seconds):
+                await work()
 
         error = await result_or_error(in_time)
+        if isinstance(error, TimeoutError) and not str(error):
+            error = TimeoutError(f"not done within {seconds:g} s")
         if isinstance(error, DestinationAway):
             NOTICES.warn(
                 f"sink {self.name} away", f"{error}; runs wait for it in the store, and are sent later"

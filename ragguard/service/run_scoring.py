@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, 
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
+from textwrap import shorten
 from typing import Any, TypeVar
 
 from ragguard.capture.handle import RunHandle
@@ -296,9 +297,7 @@ class RunScoring:
     def _note(self, failures: Sequence[Failure]) -> None:
         """Keeps the latest causes; warns where an engine failed, each kind once a minute."""
         for failure in failures:
-            cause = f"{failure.scorer}, {failure.error}: {failure.message}"
-            if len(cause) > _CAUSE_CHARACTERS:
-                cause = cause[: _CAUSE_CHARACTERS - 3] + "..."
+            cause = shorten(f"{failure.scorer}, {failure.error}: {failure.message}", _CAUSE_CHARACTERS)
             goes_on = "it is tried again, and waits until then"
             if failure.will_retry:
                 self.cause_retrying = cause
