@@ -5,11 +5,10 @@ known.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.reader import TableEntailer, reader, two_hops
+from support.reader import TableEntailer
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.connected_entailer import connect_entailer, open_entailer
@@ -22,9 +21,8 @@ from ragguard.engines.entailer import (
     entail_distinct,
 )
 from ragguard.engines.nli_models import ClassifyEntailer
-from ragguard.errors import EngineProtocolError, EngineTimeout, UnknownName
+from ragguard.errors import EngineProtocolError, UnknownName
 from ragguard.records import Usage
-from ragguard.scorers.settings import ScoringSettings
 
 QUESTION = "Who founded the firm?"
 ADA_OLE = Pair(QUESTION, "Ada Berg", "Ole Dahl")
@@ -95,15 +93,6 @@ async def test_known_pair_is_not_asked_again_and_counts_as_cached():
     assert (await cached.entail([THIRD])).usage == Usage(prompts=1, cached=1)
 
 
-async def test_a_failure_is_not_kept():
-    asked = TableEntailer(fault=EngineTimeout("slow"))
-    cached = connect_entailer(asked)
-    with pytest.raises(EngineTimeout):
-        await cached.entail([ONE])
-    asked.fault = None
-    assert len((await cached.entail([ONE])).p) == 1
-
-
 async def test_wrong_reply_of_an_entailer_is_refused_and_not_kept():
     asked = TableEntailer()
     asked.entail = lambda pairs, **more: answer(Entailments(np.zeros((1, 2))))
@@ -113,17 +102,6 @@ async def test_wrong_reply_of_an_entailer_is_refused_and_not_kept():
 
     with pytest.raises(EngineProtocolError, match="shape"):
         await connect_entailer(asked).entail([ONE])
-
-
-async def test_a_ragguards_own_entailer_compares_no_pair_twice():
-    asked = TableEntailer()
-    pipeline = ScoringSettings(engine=reader(), entailer=asked, scorers=("belief",)).build()
-    run = two_hops()
-    for steps in (1, 2):
-        await pipeline.results_so_far(replace(run, steps=run.steps[:steps]))
-    await pipeline.results(run)
-    assert asked.pairs
-    assert len(asked.pairs) == len(set(asked.pairs))
 
 
 async def test_an_address_a_model_and_an_entailer():

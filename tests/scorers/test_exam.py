@@ -63,13 +63,6 @@ async def test_model_that_knows_the_answers_passes_in_everything():
     assert record.figures == pytest.approx(perfect | expected)
 
 
-async def test_relevance_by_likelihood_is_a_half_where_neither_kind_is_likelier():
-    intercept, slope = (await examine(examinee(), DEFAULT)).log_odds
-    alone, gold, near = -3.0, -1.0, -3.0
-    assert slope > 0
-    assert intercept + slope * (gold - alone) > 1 > -1 > intercept + slope * (near - alone)
-
-
 async def test_what_a_model_cannot_be_asked_has_a_reason_and_no_figure():
     class Mute(type(examinee())):
         async def continuations(self, *args, **more):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +11,6 @@ from ragguard import world
 from ragguard.engines.base import Message, Prompt
 from ragguard.engines.llama import network
 from ragguard.engines.llama.network import LEAST_SHARED, Network, one_thread, shared_lengths
-from ragguard.engines.llama.transformer import Config, LayerWeights, Transformer
 from ragguard.engines.local.local_engine import Drawn
 from ragguard.engines.nano.nano_engine import load_network, load_tokenizer
 from ragguard.engines.prompts import load_prompts
@@ -83,42 +80,6 @@ def test_shared_beginnings_are_common_and_leave_something(rows: list[list[int]])
 def test_lengths_at_the_edges(length: int) -> None:
     row = [TOKENIZER.begin, *([TOKENIZER.ids["Ada"]] * (length - 1))]
     assert np.isfinite(load_network().next_logprobs([row, row[:1]])).all()
-
-
-def test_a_given_text_has_the_logprobs_of_its_tokens_one_by_one() -> None:
-    network, rows = load_network(), prompts_of(8)
-    texts = [tuple(TOKENIZER.encode(text)) for text in ("Ada Berg founded it .", "Norvik", "NO-RESPONSE")]
-    pairs = [(row, text) for row in rows for text in texts]
-    together = network.text_logprobs(
-        [row for row, _ in pairs], [text for _, text in pairs], None, lambda: None
-    )
-    for (row, text), found in zip(pairs, together, strict=True):
-        one_by_one = [network.next_logprobs([[*row, *text[:k]]])[0, token] for k, token in enumerate(text)]
-        assert np.allclose(found, one_by_one, atol=1e-3)
-
-
-def test_heads_that_share_keys_give_what_repeated_keys_give() -> None:
-    random = np.random.default_rng(0)
-    size = Config(50, 32, 2, 4, 2, 8, 48, 10_000.0, 1e-5, 64)
-
-    def drawn(*shape: int) -> np.ndarray:
-        return random.normal(0, 0.2, shape).astype(np.float32)
-
-    layers = [
-        LayerWeights(drawn(32, 32), drawn(16, 32), drawn(16, 32), drawn(32, 32), drawn(48, 32), drawn(48, 32),
-                     drawn(32, 48), drawn(32), drawn(32))
-        for _ in range(2)
-    ]  # fmt: skip
-    embed, norm = drawn(50, 32), drawn(32)
-
-    def repeated(matrix: np.ndarray) -> np.ndarray:
-        return matrix.reshape(2, 8, 32).repeat(2, axis=0).reshape(32, 32)
-
-    whole = [w._replace(k=repeated(w.k), v=repeated(w.v)) for w in layers]
-    shared = Network(Transformer(size, embed, norm, layers))
-    full = Network(Transformer(replace(size, num_key_value_heads=4), embed, norm, whole))
-    rows = [random.integers(0, 50, n).tolist() for n in (3, 9, 20)]
-    assert np.allclose(shared.next_logprobs(rows), full.next_logprobs(rows), atol=1e-5)
 
 
 def test_threads_of_openblas_are_given_back() -> None:
