@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from ragguard.analysis.comparison import TOO_FEW, UNDECIDED, Change, Comparison, interval_text
 from ragguard.analysis.labels.corrected import CorrectedChanges, corrected_changes
@@ -32,35 +32,6 @@ MOST = 20
 """The most questions that a comment lists."""
 
 
-class Condition(NamedTuple):
-    """A bound on a metric's difference, such as `udcg < -0.02`."""
-
-    metric: str
-    sign: str
-    bound: float
-
-    @classmethod
-    def parse(cls, text: object) -> Condition:
-        """Returns the condition that a text such as `udcg < -0.02` states."""
-        match = _CONDITION.match(text) if isinstance(text, str) else None
-        if match is None:
-            raise InvalidInput("--fail-if", text, "METRIC <, <=, > or >= NUMBER, such as 'udcg < -0.02'")
-        return cls(match[1], match[2], float(match[3]))
-
-    def held_to(self, compared: Mapping[str, tuple[float, float, float]], why: str) -> CheckedCondition:
-        """Holds the condition to the difference, with the ends of its interval, that it is about; raises UnknownName
-        where there is none of its name, and where the name stands for several that are told apart by their levels."""
-        levels = [name for level in get_args(Level) if (name := f"{self.metric}.{level}") in compared]
-        meant = [self.metric] if self.metric in compared else levels
-        if len(meant) != 1:
-            allowed = f"one of {', '.join(sorted(meant or compared)) or 'none'}: {why}"
-            raise UnknownName("--fail-if", self.metric, allowed)
-        difference, low, high = compared[meant[0]]
-        holds = bool(_OPERATORS[self.sign](difference, self.bound))
-        said = f"{self.metric} {self.sign} {self.bound:g}"
-        return CheckedCondition(said, meant[0], difference, low=low, high=high, passed=not holds)
-
-
 @dataclass(frozen=True, slots=True)
 class CheckedCondition:
     """A condition, and the difference to which it was held."""
@@ -81,6 +52,31 @@ class CheckedCondition:
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON."""
         return asdict(self) | ({} if math.isfinite(self.low) else {"low": None, "high": None})
+
+
+def parsed(condition: object) -> tuple[str, str, float]:
+    """Returns the metric, the sign and the bound of a condition such as `udcg < -0.02`."""
+    match = _CONDITION.match(condition) if isinstance(condition, str) else None
+    if match is None:
+        raise InvalidInput("--fail-if", condition, "METRIC <, <=, > or >= NUMBER, such as 'udcg < -0.02'")
+    return match[1], match[2], float(match[3])
+
+
+def hold(
+    condition: tuple[str, str, float], compared: Mapping[str, tuple[float, float, float]], why: str
+) -> CheckedCondition:
+    """Holds a condition to the difference, with the ends of its interval, that it is about; raises UnknownName where
+    there is none of its name, and where the name stands for several that are told apart by their levels."""
+    metric, sign, bound = condition
+    levels = [name for level in get_args(Level) if (name := f"{metric}.{level}") in compared]
+    meant = [metric] if metric in compared else levels
+    if len(meant) != 1:
+        allowed = f"one of {', '.join(sorted(meant or compared)) or 'none'}: {why}"
+        raise UnknownName("--fail-if", metric, allowed)
+    difference, low, high = compared[meant[0]]
+    passed = not _OPERATORS[sign](difference, bound)
+    said = f"{metric} {sign} {bound:g}"
+    return CheckedCondition(said, meant[0], difference, low=low, high=high, passed=passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +179,7 @@ def check(
     wanted = [fail_if] if isinstance(fail_if, str) else fail_if
     if not isinstance(wanted, list | tuple):
         raise InvalidInput("fail_if", wanted, "a condition such as 'udcg < -0.02', or a list of them")
-    conditions = list(map(Condition.parse, wanted))
+    conditions = list(map(parsed, wanted))
     if corrected and (labels is None or not conditions):
         raise InvalidInput("--corrected", True, "--labels FILE and --fail-if beside it, which it is about")
     people = None if labels is None else read_label_file(labels, models=True)
@@ -198,19 +194,17 @@ def check(
     changes = None
     if people is not None:
         changes = corrected_changes((before, spans[0]), (after, spans[1]), people)
-    if corrected and changes is not None:
-        gaps = {name: (one.value, one.low, one.high) for name, one in changes.differences.items()}
-        why = "metrics that the labels correct on both sides"
-        return GateCheck(
-            found, changes, [one.held_to(gaps, why) for one in conditions], doubts, documents=said
-        )
     gaps = {one.metric: (one.difference, one.low, one.high) for one in found.changes}
     why = "metrics that both sides have; score both with the same scorers"
-    gates = [one.held_to(gaps, why) for one in conditions]
-    if not trust_failed:
-        _refuse_failed(gates, sides)
-    thin = [found.resting_on(metric) for metric in dict.fromkeys(gate.metric for gate in gates)]
-    return GateCheck(found, changes, gates, [*filter(None, thin), *doubts], documents=said)
+    if corrected and changes is not None:
+        gaps, why = changes.differences, "metrics that the labels correct on both sides"
+    gates = [hold(one, gaps, why) for one in conditions]
+    if not corrected:
+        if not trust_failed:
+            _refuse_failed(gates, sides)
+        thin = [found.resting_on(metric) for metric in dict.fromkeys(gate.metric for gate in gates)]
+        doubts = [*filter(None, thin), *doubts]
+    return GateCheck(found, changes, gates, doubts, documents=said)
 
 
 def _against(

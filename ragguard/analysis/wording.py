@@ -6,14 +6,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from rich.markup import escape
 
 from ragguard.errors import UnknownName
 from ragguard.records import Score
 from ragguard.scorers.run_facts import CLEAR
-from ragguard.storage.sqlite.overview import SCALE, Overview
+from ragguard.storage.sqlite.overview import SCALE, Overview, RunScore
 from ragguard.text.secret_filter import strip_control_characters
 
 MISLEADS = -CLEAR
@@ -24,7 +24,7 @@ IN_COLUMNS = ("delta_seper", "udcg", "coverage", "delta_seper_selection", "delta
 Shortened: TypeAlias = tuple[int | None, str, object, object]
 """A note that a model read less than all passages: the rank of the passage, the score's name, passages left out, tokens
 cut."""
-_OF_ALL_READ = ("delta_seper", "semantic_entropy")
+_OF_ALL_READ = dict.fromkeys(("delta_seper", "semantic_entropy"), "what was read so far")
 """The step scores that are about everything read up to that step."""
 LONGEST = 200
 """The most characters of a question that is shown in one line."""
@@ -165,18 +165,7 @@ def named(scores: Iterable[Score]) -> list[str]:
     return [*numbers, *(["(support)"] if support else [])]
 
 
-class ShownScore(Protocol):
-    """A score, or what an overview keeps of one, as `best` reads it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def reference_source(self) -> str: ...
-    @property
-    def stage(self) -> str: ...
-
-
-S = TypeVar("S", bound=ShownScore)
+S = TypeVar("S", Score, RunScore)
 
 
 def best(scores: Iterable[S], name: str, stage: str = "passages") -> S | None:
@@ -187,13 +176,9 @@ def best(scores: Iterable[S], name: str, stage: str = "passages") -> S | None:
 
 def remarks_on_fit(scores: Iterable[Shortened]) -> list[str]:
     """Returns what of a hop did not fit the context of the model that judged it; empty where all did."""
-    short: set[str] = set()
+    short = set()
     for rank, name, *counts in scores:
-        if not any(isinstance(count, int) and count for count in counts):
-            continue
-        if rank is not None:
-            short.add(f"passage {rank}")
-        elif name in _OF_ALL_READ:
-            short.add("what was read so far")
-    what = ", ".join(sorted(short))
-    return [f"did not fit the model's context, so that its scores are about a part: {what}"] if short else []
+        if any(isinstance(count, int) and count for count in counts):
+            short.add(f"passage {rank}" if rank is not None else _OF_ALL_READ.get(name, ""))
+    what = ", ".join(sorted(filter(None, short)))
+    return [f"did not fit the model's context, so that its scores are about a part: {what}"] if what else []

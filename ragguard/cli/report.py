@@ -90,7 +90,7 @@ def run(
         if as_json:
             lines = list(map(_as_data, source.overviews(MISLEADS)))
             shown: object = (sorted(lines, key=_ORDERS[sort][1]) if sort is not None else lines)[:most]
-            shown = {"runs": shown, "corrected": found.as_dict()} if found else shown
+            shown = {"runs": shown, "corrected": asdict(found)} if found else shown
             typer.echo(json.dumps(shown, indent=2, default=str))
         else:
             _show_runs(source.overviews(MISLEADS, texts=False), sort or "harm", most or _MOST)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.means import means_of
 
-from ragguard.analysis.gate_check import Condition
+from ragguard.analysis.gate_check import hold, parsed
 from ragguard.analysis.pairs import compare, questions_of
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
@@ -150,7 +150,7 @@ def test_an_endless_effect_is_no_number_of_json():
 def holds_in(text, found):
     """Whether a condition holds for the difference that it is about."""
     compared = {change.metric: (change.difference, change.low, change.high) for change in found.changes}
-    return not Condition.parse(text).held_to(compared, "metrics").passed
+    return not hold(parsed(text), compared, "metrics").passed
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_conditions(text, holds):
 @pytest.mark.parametrize("text", [None, 7, "", "udcg", "udcg < ", "udcg = 3", "udcg < x", "< 3"])
 def test_a_condition_that_cannot_be_read_is_refused(text):
     with pytest.raises(InvalidInput, match="fail-if"):
-        Condition.parse(text)
+        parsed(text)
 
 
 def both_levels(step, run):

@@ -60,10 +60,6 @@ class Corrections:
     """The share of relevant passages by the judge's sensitivity and specificity on the labels, as a check."""
     remarks: list[str] = field(default_factory=list)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Returns plain data for JSON."""
-        return asdict(self)
-
     def table(self) -> Table:
         """Returns the means of the judge beside those that the labels correct."""
         columns = ("metric", "by the judge", "corrected", "low", "high", "labels", "weight of the judge")
@@ -233,20 +229,6 @@ def _value(item: LabelItem, label: Label | None) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class CorrectedDifference:
-    """The difference, after less before, with its 95 % interval as of two sides that were drawn and labelled apart."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def verdict(self) -> str:
-        """The verdict: that it differs, or that the labels do not decide it."""
-        return "differs" if self.low > 0 or self.high < 0 else "not decisive"
-
-
-@dataclass(frozen=True, slots=True)
 class CorrectedChanges:
     """The corrected means of both sides."""
 
@@ -254,25 +236,25 @@ class CorrectedChanges:
     after: Corrections
 
     @property
-    def differences(self) -> dict[str, CorrectedDifference]:
-        """The difference of each metric that is corrected on both sides."""
+    def differences(self) -> dict[str, tuple[float, float, float]]:
+        """The difference, after less before, of each metric that is corrected on both sides, with its 95 % interval as
+        of two sides that were drawn and labelled apart."""
         found = {}
         for name in (one for one in self.before.means if one in self.after.means):
             before, after = self.before.means[name], self.after.means[name]
             gap = after.value - before.value
             low, high = math.hypot(before.above, after.below), math.hypot(before.below, after.above)
-            found[name] = CorrectedDifference(gap, gap - low, gap + high)
+            found[name] = gap, gap - low, gap + high
         return found
 
     def table(self) -> Table:
         """Returns the means of both sides as labels correct them, and as the judge has them."""
         rows: list[tuple[Cell, ...]] = []
-        for name, gap in self.differences.items():
+        for name, (gap, low, high) in self.differences.items():
             a, b = self.before.means[name], self.after.means[name]
-            shown = f"{gap.value:+z.3f}{interval_text(gap.low, gap.high)}"
-            rows.append(
-                (name, a.value, b.value, shown, gap.verdict, f"{a.labels} + {b.labels}", a.raw, b.raw)
-            )
+            shown = f"{gap:+z.3f}{interval_text(low, high)}"
+            verdict = "differs" if low > 0 or high < 0 else "not decisive"
+            rows.append((name, shown, verdict, a.value, b.value, f"{a.labels} + {b.labels}", a.raw, b.raw))
         columns = ("metric", "difference (95 %)", "verdict", "before", "after", "labels", "before, by the judge",
                    "after, by the judge")  # fmt: skip
         sides = (("before", self.before), ("after", self.after))
@@ -281,7 +263,9 @@ class CorrectedChanges:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON."""
-        return asdict(self) | {"differences": {name: asdict(gap) for name, gap in self.differences.items()}}
+        ends = ("value", "low", "high")
+        gaps = {name: dict(zip(ends, gap, strict=True)) for name, gap in self.differences.items()}
+        return asdict(self) | {"differences": gaps}
 
 
 def corrected_changes(before: Side, after: Side, labels: Sequence[Label]) -> CorrectedChanges:

@@ -2,8 +2,7 @@
 
 qrels…, qrels/*.tsv   TREC's `query 0 document grade`, or BEIR's `query-id corpus-id score` under a heading
 NAME.run              TREC's `query Q0 document rank score name`; a system each
-queries.jsonl, topics.tsv   the questions, as BEIR has them or as `query<TAB>text`
-corpus.jsonl          the texts of BEIR's documents; without it only rank measures can be computed
+queries.jsonl, corpus.jsonl   the questions and the texts of BEIR; without them only rank measures can be computed
 outcomes.jsonl        {"question_id": "…", "run": "NAME", "outcome": 2} or, with an "answer", what is to be graded
 """
 
@@ -38,12 +37,6 @@ def read_rankings(path: Path, k: int) -> Iterator[Context]:
         for fields in json_lines(queries):
             references = fields.texts("references", "answers")
             questions[fields.text("_id")] = Question(fields.text("text"), references)
-    elif (topics := path / "topics.tsv").exists():
-        for number, line in lines_of(topics):
-            query, tab, text = line.strip().partition("\t")
-            if not tab:
-                raise _wrong(topics, number, line, "`query`, a tab and its text")
-            questions[query] = Question(text.strip())
     texts: dict[str, str] = {}
     if (corpus := path / "corpus.jsonl").exists():
         tops = (documents[:k] for file in run_files(path) for documents in read_run(file).values())
