@@ -47,28 +47,15 @@ def run(
         ),
     ] = None,
     order: Annotated[
-        str,
-        typer.Option(
-            help="What the guard's threshold is on: help (judge and reader together), or utility (the paper's)."
-        ),
+        str, typer.Option(help="Of the guard, the number with the threshold: help, or utility (the paper's).")
     ] = "help",
     min_keep: Annotated[int, typer.Option(min=0, help="The guard never keeps fewer.")] = 1,
     what: Annotated[
-        str,
-        typer.Option(
-            "--for",
-            help="What is calibrated: guard, advice (when to stop searching), or udcg (its weights, on graded "
-            "answers).",
-        ),
+        str, typer.Option("--for", help="guard, advice (when to stop searching) or udcg (its weights).")
     ] = "guard",
     labels: LabelFile = None,
     out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Where it goes, for guard.use(...), rg.advice.use(...) or Utility.fitted(...).",
-        ),
+        Path, typer.Option("--out", "-o", help="Where it goes, for guard.use, rg.advice.use, Utility.fitted.")
     ] = Path("calibration.json"),
 ) -> None:
     """Choose the threshold under which the guard drops a passage, or from which advice says `answer`, with a promise.

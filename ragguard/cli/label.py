@@ -29,25 +29,17 @@ _KEYS = "s: skip, q: save and end"
 
 def run(
     data: Annotated[str, typer.Argument(help="A store of scored runs.")],
-    by: Annotated[str, typer.Option("--by", help="Your name, which each label keeps.")] = "",
+    by: Annotated[str, typer.Option(help="Your name, which each label keeps.")] = "",
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The file of labels; what is in it is not asked again.")
     ] = Path("labels.jsonl"),
-    number: Annotated[
-        int, typer.Option("--number", "-n", min=1, help="How many items are to be labelled.")
-    ] = 30,
+    number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many items to label.")] = 30,
     kind: Annotated[
         str,
-        typer.Option(
-            "--kind",
-            help="relevance or grade (of passages), answer (right?) or coverage (of sub-questions).",
-        ),
+        typer.Option(help="relevance or grade (of passages), answer (right?), coverage (of sub-questions)."),
     ] = "relevance",
     page: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write a page there that asks in a browser and saves the file of labels; ask nothing here."
-        ),
+        Path | None, typer.Option(help="Write a page there that asks in a browser; ask nothing here.")
     ] = None,
     seed: Annotated[int, typer.Option(help="The seed of the draw; one seed for all who label the same.")] = 0,
 ) -> None:

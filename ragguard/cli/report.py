@@ -34,30 +34,21 @@ from ragguard.storage.sqlite.overview import Overview
 
 
 def run(
-    data: Annotated[
-        str, typer.Argument(help="A store, or the folder of `ragguard score --out FOLDER`.")
-    ] = "ragguard.db",
-    html: Annotated[
-        Path | None, typer.Option(help="Write one self-contained page to this file instead.")
-    ] = None,
+    data: Annotated[str, typer.Argument(help="A store, or a folder of scored parts.")] = "ragguard.db",
+    html: Annotated[Path | None, typer.Option(help="Write one self-contained page there instead.")] = None,
     run_id: Annotated[str | None, typer.Option("--run", help="Show one run with all its hops.")] = None,
     sort: Annotated[
-        str | None,
-        typer.Option(
-            help="The order of the list: by harm, loss, gain or new.",
-            show_default="harm; with --json the order of capture",
-        ),
+        str | None, typer.Option(help="The order of the list: harm, loss, gain or new.", show_default="harm")
     ] = None,
     most: Annotated[
-        int | None,
-        typer.Option(
-            "--most", "-n", min=1, help="How many runs to list.", show_default="20; with --json all"
-        ),
+        int | None, typer.Option("--most", "-n", min=1, help="How many runs to list.", show_default="20")
     ] = None,
     labels: LabelFile = None,
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="Print JSON: each run with its explanation, with --run its scores, too."),
+        typer.Option(
+            "--json", help="Print JSON: all runs, or one with its scores; as captured unless sorted."
+        ),
     ] = False,
 ) -> None:
     """Look at scored runs.

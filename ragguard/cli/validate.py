@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -39,12 +38,7 @@ from ragguard.storage.source import open_source
 
 
 def run(
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA", help="Runs with outcomes, or a folder of rankings; see docs/how-to/validation.md."
-        ),
-    ],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Runs with outcomes, or a folder of rankings.")],
     k: Annotated[int, typer.Option("-k", min=1, help="How much of a ranking is a context.")] = 10,
     engine: Annotated[
         list[str] | None,
@@ -56,12 +50,9 @@ def run(
         ),
     ] = None,
     judge: JudgeAddress = None,
-    scorers: Annotated[
-        str | None, typer.Option(help="Some of utility, belief, coverage, grades; utility alone unless said.")
-    ] = None,
+    scorers: Annotated[str | None, typer.Option(help="Some of utility, belief, coverage, grades.")] = None,
     metric: Annotated[
-        str | None,
-        typer.Option(help="The metric that is compared with each of the others. Default: the best one."),
+        str | None, typer.Option(help="Compare this metric with the others, not the best.")
     ] = None,
     entailers: Annotated[
         str | None,
@@ -82,18 +73,11 @@ def run(
     for option, path in (("--markdown", markdown), ("--json", as_json)):
         if path is not None:
             output_path(option, path)
-    named = names_of(entailers)
-    for option, names in (("--engine", engine), ("--entailers", named)):
-        if twice := [name for name, count in Counter(names).items() if count > 1]:
-            raise InvalidInput(option, twice[0], "each of them once: it would be compared with itself")
-    for name, value in {
-        "--engine": engine,
-        "--judge": judge,
-        "--scorers": scorers,
-        "--metric": metric,
-    }.items():
-        refuse_together(("--labels", labels), ("--entailers", entailers), (name, value))
-    refuse_together(("--metric", metric), ("several --engine", engine and len(engine) > 1))
+    engines, named = list(dict.fromkeys(engine or ())), names_of(entailers)
+    others = {"--engine": engine, "--judge": judge, "--scorers": scorers, "--metric": metric}
+    for other in others.items():
+        refuse_together(("--labels", labels), ("--entailers", entailers), other)
+    refuse_together(("--metric", metric), ("several --engine", len(engines) > 1))
     failed: list[str] = []
     remarks: list[str] = []
     chosen = names_of(scorers) or ()
@@ -102,13 +86,13 @@ def run(
             judged = open_source(data).scored_runs()
             found = judge_tables(judged, read_label_file(labels, models=True), data)
         elif named is not None:
-            found, failed = asyncio.run(_entailers(data, named))
+            found, failed = asyncio.run(_entailers(data, dict.fromkeys(named)))
         else:
             contexts = read_dataset(data, k, remarks=remarks)
-            if engine and len(engine) > 1:
-                found, failed = asyncio.run(_readers(contexts, engine, judge, chosen, tell))
+            if len(engines) > 1:
+                found, failed = asyncio.run(_readers(contexts, engines, judge, chosen, tell))
             else:
-                found = asyncio.run(_data(contexts, data, engine, judge, chosen, metric, tell, remarks))
+                found = asyncio.run(_data(contexts, data, engines, judge, chosen, metric, tell, remarks))
     notes = [f"{remark}." for remark in remarks]
     tables = [replace(table, notes=(*table.notes, *notes)) for table in found]
     show_results(tables)
@@ -122,7 +106,7 @@ def run(
         raise typer.Exit(1)
 
 
-async def _entailers(data: str, addresses: Sequence[str]) -> tuple[list[Table], list[str]]:
+async def _entailers(data: str, addresses: Iterable[str]) -> tuple[list[Table], list[str]]:
     pairs = read_pairs(data)
     async with AsyncExitStack() as stack:
         opened = {one: await stack.enter_async_context(aclosing(entailer_of(one))) for one in addresses}
@@ -130,7 +114,7 @@ async def _entailers(data: str, addresses: Sequence[str]) -> tuple[list[Table], 
 
 
 async def _data(
-    contexts: list[Context], path: str, engine: Sequence[str] | None, judge: str | None, scorers: Sequence[str],
+    contexts: list[Context], path: str, engine: Sequence[str], judge: str | None, scorers: Sequence[str],
     metric: str | None, tell: Progress, remarks: list[str],
 ) -> list[Table]:  # fmt: skip
     if engine:

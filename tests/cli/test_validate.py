@@ -110,16 +110,11 @@ def test_contexts_that_an_engine_cannot_read_are_counted(tmp_path):
         (("DATA", "--engine", "nano", "--scorers", "utilty"), "utilty"),
         (("DATA", "--engine", "nano", "--metric", "udgc"), "one of"),
         (("DATA", "--engine", "nano", "--markdown", "/no/such/folder/x.md"), "a folder that is there"),
-        (
-            ("DATA", "--engine", "nano", "--engine", "nano"),
-            "--engine: got 'nano'; allowed: each of them once",
-        ),
         (("exam", "--entailers", "words", "--engine", "nano"), "nothing beside --engine"),
         (
             ("DATA", "--engine", "nano", "--engine", "smol", "--metric", "udcg"),
             "nothing beside several --engine",
         ),
-        (("exam", "--entailers", "words, words"), "--entailers: got 'words'; allowed: each of them once"),
     ],
 )
 def test_validate_of_wrong_input_ends_in_one_sentence(contexts, arguments, told):
