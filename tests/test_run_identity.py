@@ -10,7 +10,6 @@ from support.program import run_program
 
 from ragguard import Passage, RagGuard, RetrievalStep, Run
 from ragguard.capture.events import RunEnded, RunNames, RunStarted, StepEnded
-from ragguard.errors import InvalidInput
 from ragguard.storage.sqlite.store import Store
 
 
@@ -167,12 +166,6 @@ def test_resuming_a_run_that_is_open_joins_it(make):
         assert [step.query for step in inner.steps] == ["1", "2"]
         outer.retrieved("3", [Passage("c")])
     assert stored(rg) == [("x", "one", None, [(0, "1"), (1, "2"), (2, "3")], "inner's", "ok")]
-
-
-@pytest.mark.parametrize("given", [{"resume": True}, {"resume": "x", "id": "y"}])
-def test_resume_names_one_run(make, given):
-    with pytest.raises(InvalidInput, match="resume"):
-        make().run("one", **given)
 
 
 CONTINUES = """

@@ -9,7 +9,7 @@ from support.captured import Captured
 
 from ragguard import RagGuard
 from ragguard.capture.declarations import CallLog, checked_tools, warn_of_unknown
-from ragguard.capture.events import RunEnded, RunNames
+from ragguard.capture.events import RunEnded
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
@@ -35,12 +35,6 @@ def test_the_first_run_without_a_step_says_once_what_was_seen_and_what_to_declar
     assert "'r1' ended without a retrieval" in warning
     assert "tool 'search', model 'ChatOpenAI'" in warning
     assert "tools={'search': SPLITTER}" in warning
-
-
-def test_calls_that_never_became_a_run_are_told_of_when_the_integration_says_so(recorder, caplog):
-    recorder.here.calls.seen("tree", "tool", "lookup")
-    recorder.without_steps("tree")
-    assert "'lookup'" in warnings(caplog)[0]
 
 
 def test_where_retrievals_are_captured_a_run_that_needed_none_is_no_news(recorder, caplog):
@@ -71,13 +65,6 @@ def test_names_and_runs_without_end_are_not_kept_without_end():
     assert len(log._of_run) == 256
     assert len(log.total) == 51
     assert log.total.total() == 1000
-
-
-def test_a_part_that_continues_a_run_need_not_retrieve(caplog):
-    recorder = Recorder(Captured())
-    recorder.run_started("r", names=RunNames("r", resumes=True))
-    recorder.run_ended(RunEnded("r", answer="Ada Berg"))
-    assert "without a retrieval" not in caplog.text
 
 
 def test_a_tool_that_was_in_no_warning_is_named_in_another_one(caplog):

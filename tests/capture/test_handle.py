@@ -212,17 +212,3 @@ async def test_run_whose_task_is_cancelled_is_recorded_as_cancelled_with_its_ste
     with pytest.raises(asyncio.CancelledError):
         await work()
     assert (captured.run.status, len(captured.run.steps)) == ("cancelled", 1)
-
-
-def test_run_of_a_task_is_no_current_run_of_tasks_beside_it_or_of_new_threads(recorder, captured):
-    async def one(number):
-        async with RunHandle(recorder, f"q{number}") as run:
-            await asyncio.sleep(0)
-            assert innermost(recorder) is run
-            assert await asyncio.get_running_loop().run_in_executor(None, innermost, recorder) is None
-
-    async def both():
-        await asyncio.gather(one(1), one(2))
-
-    asyncio.run(both())
-    assert [run.status for run in captured.runs] == ["ok", "ok"]

@@ -149,22 +149,6 @@ def test_deferred_value_is_not_computed_in_the_hook(recorder, captured):
     assert (step.passages, step.metadata, asked) == ([Passage("b")], {"by": "the tool"}, [1])
 
 
-def test_a_whole_run_in_one_word(recorder, captured):
-    recorder.run_made(WholeRun("r", "q", "shelf", {"a": 1}, started_ns=7), [Passage("x")])
-    assert kinds(captured) == ["RunStarted", "StepEnded", "RunEnded"]
-    run = captured.run
-    assert (run.id, run.question, run.name, run.metadata, run.started_ns) == ("r", "q", "shelf", {"a": 1}, 7)
-    (step,) = run.steps
-    assert (step.run_id, step.query, step.started_ns, step.metadata) == (
-        "r",
-        "q",
-        7,
-        {"retriever": "shelf", "ragguard.delivered": "unknown"},
-    )
-    assert step.candidates == [Passage("x")]
-    assert len(recorder.here.runs) == 0
-
-
 def test_unsampled_runs_cost_no_event(captured):
     recorder = Recorder(captured, sample_rate=0.0)
     assert not recorder.run_started("r")
@@ -213,15 +197,6 @@ def test_when_too_many_are_open_the_least_recently_touched_goes(recorder, captur
     assert all(recorder.open_run(f"r{n}") for n in (0, 2, 3, 4, 5))
     assert [run.status for run in captured.runs if run.id == "r1"] == ["abandoned"]
     assert len(recorder.here.runs) == 5
-
-
-def test_an_interrupted_run_ends_its_part_and_says_what_it_waits_for(recorder, captured):
-    recorder.run_started("r", "who?")
-    recorder.step_started("s", "r", "q")
-    recorder.run_ended(RunEnded("r", status="interrupted", waits_for="thread 1"))
-    assert (captured.run.status, len(recorder.here.runs)) == ("interrupted", 0)
-    assert [step.status for step in captured.run.steps] == ["interrupted"]
-    assert captured.events[-1].waits_for == "thread 1"
 
 
 def test_a_fault_of_the_intake_is_counted_logged_once_and_hurts_nobody(caplog):

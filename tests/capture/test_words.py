@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragguard.capture.model_calls import Sought, words_of
-from ragguard.records import CONTENT_KIND, Passage
+from ragguard.records import Passage
 
 OSLO = "Fjord is a shipping firm that is based in Oslo; it was founded by Ada Berg in 1922."
 BERGEN = "Skagen is a fishing firm that is based in Bergen; it was founded by Olav Dahl in 1931."
@@ -77,11 +77,6 @@ def test_body_without_its_title_counts_as_the_passage(body, write):
     titled = Passage(f"title: Mills\n\n{body}", "titled", 0.9, {"title": "Mills"})
     got = delivered([FOUND[0], titled], write.format(body), ["", body])
     assert [one.text for one in got if one.id == "titled"] == [body]
-
-
-def test_images_stay():
-    picture = Passage("", "picture", metadata={CONTENT_KIND: "image"})
-    assert ids(OSLO, [picture, *FOUND]) == ["a", "picture"]
 
 
 @pytest.mark.parametrize(

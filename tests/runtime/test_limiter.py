@@ -203,10 +203,3 @@ async def test_what_was_given_before_it_halved_does_not_halve_it_again(clock):
         given.late(clock.now)
         clock.now += 1
     assert given.size == LEAST
-
-
-async def test_little_work_says_nothing_about_more(clock):
-    given = WorkWindow(1000)
-    for _ in range(50):
-        await work(given, clock, 250, 20)
-    assert given.size == 1000

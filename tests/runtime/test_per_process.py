@@ -38,23 +38,6 @@ def test_object_is_made_once_in_each_process_and_the_parents_stays_untouched():
     assert made == [os.getpid()]
 
 
-def test_many_threads_at_first_use_get_one_object():
-    start, found = threading.Barrier(8), []
-    here = PerProcess(object)
-
-    def get():
-        start.wait()
-        found.append(here.get())
-
-    threads = [threading.Thread(target=get) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8
-    assert set(found) == {here.get()}
-
-
 def test_child_forked_while_another_thread_makes_the_object_makes_its_own():
     making, go_on = threading.Event(), threading.Event()
     parent = os.getpid()
