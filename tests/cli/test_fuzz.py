@@ -48,8 +48,7 @@ COMMANDS: dict[str, tuple[int, dict[str, list[str]]]] = {
     "report": (1, {"--html": PATH, "--run": ["r1", "r", "s"], "--sort": ["harm", "new"], "--most": ["1", "5"]}),
     "compare": (2, {"--fail-if": ["udcg < 0", "t>1"]}),
     "validate": (1, {
-        "--format": ["runs", "beir", "crux", "trec", "udcg", "responses"], "--k": ["5"], "--metric": ["udcg"],
-        "--markdown": PATH, "--json": PATH,
+        "--metric": ["udcg"], "--markdown": PATH, "--json": PATH,
     }),
     "score": (1, {
         "--store": PATH, "--scorers": ["utility", ""], "--prompts": ["nano", "default"], "--references": PATH,

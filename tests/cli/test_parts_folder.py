@@ -50,21 +50,6 @@ def test_list_of_a_folder_is_that_of_its_store(both):
     )
 
 
-def test_json_has_the_order_and_the_number_of_runs_that_are_asked_for(both):
-    def shown(*words):
-        return json.loads(call("report", both / "before.db", "--json", *words))
-
-    by_gain = sorted(shown(), key=lambda run: run["gain"])
-    assert by_gain not in (shown(), by_gain[::-1])
-    assert shown("--sort", "loss") == by_gain
-    assert shown("--sort", "loss", "--most", "2") == by_gain[:2]
-
-
-def test_run_of_a_folder_is_that_of_its_store(both):
-    run = ("--run", "before-3")
-    assert call("report", both / "before", *run) == call("report", both / "before.db", *run)
-
-
 def test_the_page_is_the_same_but_for_the_numbers_of_steps(both, tmp_path):
     def page(*words):
         call("report", *words, "--html", tmp_path / "page.html")
@@ -123,7 +108,6 @@ def test_a_folder_validates_as_its_store_does(tmp_path):
         return json.loads((tmp_path / "tables.json").read_text())
 
     assert tables(tmp_path / "scores") == tables(store)
-    assert tables(tmp_path / "scores", "--format", "runs") == tables(store)
     (tmp_path / "scores" / "parts" / "0001.json").unlink()
     notes = tables(tmp_path / "scores")[0]["notes"]
     assert any("1 of 5 parts are missing" in note for note in notes)

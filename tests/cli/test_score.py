@@ -72,15 +72,6 @@ def test_traces_are_scored_and_what_is_not_understood_is_said(engine):
     )
 
 
-def test_every_run_of_a_file_is_scored(engine):
-    done = score(runs_file(), *UTILITY)
-    assert done.exit_code == 0, done.output
-    assert "3 runs are in ragguard.db, 0 of them were scored before" in done.output
-    store = StoreReader("ragguard.db")
-    assert [run.id for run in store.runs()] == ["r0", "r1", "r2"]
-    assert all(store.scores(f"r{number}") for number in range(3))
-
-
 def test_runs_may_come_through_a_pipe(engine, here):
     """As in `ragguard score <(zcat old.gz)`."""
     lines = (here / runs_file()).read_bytes()
@@ -237,13 +228,6 @@ def test_scores_are_written_out(engine, here):
     assert done.exit_code == 0
     lines = [json.loads(line) for line in (here / "scores.jsonl").read_text().splitlines()]
     assert {line["run_id"] for line in lines} == {"r0", "r1", "r2"}
-
-
-def test_a_store_can_be_scored_again_into_another(engine):
-    score(runs_file(), "--store", "first.db", *UTILITY)
-    done = score("first.db", "--store", "second.db", *UTILITY)
-    assert done.exit_code == 0
-    assert StoreReader("second.db").run_count() == 3
 
 
 def test_a_run_that_is_scored_into_another_store_is_found_there_by_the_application_s_id():
@@ -431,12 +415,6 @@ def test_reasons_that_differ_in_a_waiting_time_alone_are_one_line_and_no_callbac
     assert done.output.count(" x EngineRejected: ") == 1
     assert done.output.count("the model is loaded in a while") == 1
     assert "RagGuardCallback" not in done.output
-
-
-def test_a_dry_run_says_what_it_cannot_know(engine, here):
-    sentence = "how many answers are compared is known only from the answers"
-    assert sentence in score(runs_file(), "--scorers", "belief", "--dry-run").output
-    assert sentence not in score("runs.jsonl", *UTILITY, "--dry-run").output
 
 
 def test_engine_text_is_no_command_to_the_terminal(engine, caplog):

@@ -9,8 +9,7 @@ from support.scripted_engine import ScriptedEngine
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
-from ragguard.cli.score_parts import executor_of
-from ragguard.errors import EngineUnreachable, InvalidInput, StoreError
+from ragguard.errors import EngineUnreachable, StoreError
 from ragguard.storage.files.runfile import write_runs
 from ragguard.storage.sqlite.store import Store
 
@@ -184,10 +183,3 @@ def test_a_job_that_ends_early_says_what_to_do(here, monkeypatch, error, code, s
     assert done.exit_code == code
     (line,) = done.output.strip().splitlines()
     assert says.format(out=here / "out") in line
-
-
-def test_on_names_an_executor_with_its_number_of_processes():
-    assert executor_of("processes:3").workers == 3
-    assert executor_of("processes").workers >= 1
-    with pytest.raises(InvalidInput, match="--on"):
-        executor_of("processes:")

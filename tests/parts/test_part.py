@@ -11,11 +11,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.runs import a_run
 
-from ragguard.errors import InvalidInput, StoreError
+from ragguard.errors import StoreError
 from ragguard.parts.part import find_runs, plan_parts, read_part
 from ragguard.storage.files import runfile
 from ragguard.storage.files.runfile import read_lines, write_runs
-from ragguard.storage.sqlite.store import Store
 
 GOOD = [
     json.dumps({"question": f"q{at}\u2028\x85", "steps": []}, ensure_ascii=False).encode() for at in range(3)
@@ -148,44 +147,6 @@ def test_plan_cuts_files_at_the_ends_of_lines(tmp_path):
     assert cut(path, 250) == cut(path, 250)
     (tmp_path / "empty.jsonl").touch()
     assert cut(tmp_path / "empty.jsonl", 250) == []
-
-
-def test_part_key_depends_on_content_and_settings_alone(tmp_path):
-    path = lines_file(tmp_path / "runs.jsonl")
-    keys = [part.key("s") for part in cut(path, 300)]
-    assert len({*keys, *(part.key("t") for part in cut(path, 300))}) == 8
-    path.rename(moved := tmp_path / "moved.ndjson")
-    os.utime(moved, (1, 1))
-    assert [part.key("s") for part in cut(moved, 300)] == keys
-    with open(moved, "ab") as file:
-        file.write(b"%099d\n" % 10)
-    assert [part.key("s") for part in cut(moved, 300)][:3] == keys[:3]
-    moved.write_bytes(moved.read_bytes().replace(b"4\n", b"x\n"))
-    assert [mine == theirs for mine, theirs in zip(keys, (part.key("s") for part in cut(moved, 300)), strict=True)] == [
-        True, False, True, False,
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda path: None, "does not exist; name files and folders"),
-        (lambda path: path.mkdir(), "has no files with runs: a file, or in a folder"),
-        (lambda path: Store(path).close(), "is a store, which one process reads"),
-        (os.mkfifo, "has no files with runs"),
-    ],
-    ids=["missing", "empty", "store", "pipe"],
-)
-def test_input_without_runs_is_one_sentence(tmp_path, make, says):
-    path = tmp_path / "x"
-    make(path)
-    with pytest.raises(StoreError, match=says):
-        find_runs([path])
-
-
-def test_an_address_of_an_object_store_is_refused():
-    with pytest.raises(InvalidInput, match="mount the object store, or copy from and to it"):
-        find_runs(["s3://bucket/runs"])
 
 
 def test_folder_with_a_link_to_itself_is_walked_once(tmp_path):

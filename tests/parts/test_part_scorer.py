@@ -73,30 +73,6 @@ async def test_a_part_is_written_with_scores_runs_and_counts(engine, job, part, 
     assert len(left_over(tmp_path)) == 2
 
 
-async def test_a_run_that_fails_is_a_failure_and_the_others_are_scored(engine, job, part):
-    engine.fault = lambda call: ValueError("odd") if "question 07?" in str(call.texts) else None
-    counts = await attempt(job, part)
-    assert (counts.totals.runs, counts.totals.failed_runs) == (40, 1)
-    assert {failure.run_id for failure in failures(job)} == {"r07"}
-
-
-async def test_runs_that_were_not_answered_are_asked_again(engine, job, part):
-    seen = set()
-
-    def once(call):
-        fresh = set(call.texts) - seen
-        seen.update(fresh)
-        return (
-            EngineUnreachable("restarting")
-            if any(f"question {at}" in str(fresh) for at in range(20, 30))
-            else None
-        )
-
-    engine.fault = once
-    counts = await attempt(job, part)
-    assert (counts.totals.failures, counts.totals.scores) == (0, 440)
-
-
 async def test_prompt_that_is_never_answered_is_a_failure_with_its_cause(engine, job, part):
     engine.fault = lambda call: EngineUnreachable("not this") if "question 07?" in str(call.texts) else None
     counts = await attempt(job, part)

@@ -202,16 +202,6 @@ async def test_a_run_that_is_sent_reads_no_file_of_the_service(client, tmp_path)
     assert "sub_questions" in reply["rejected"][0]
 
 
-async def test_prune_says_which_passages_to_keep(client):
-    async with client() as asked:
-        given = {"query": QUESTION, "passages": [FALSE, {"id": "a", "text": TRUE}, FALSE]}
-        reply = (await asked.post("/v1/prune", json=given)).json()
-        assert reply["status"] in ("pruned", "kept_all")
-        assert 1 in reply["kept"]
-        assert sorted([*reply["kept"], *(one["place"] for one in reply["dropped"])]) == [0, 1, 2]
-        assert (await asked.post("/v1/prune", json={"query": 3})).status_code == 400
-
-
 async def test_prune_keeps_of_the_example_in_the_docs_the_passage_that_answers(client):
     page = (Path(__file__).parents[2] / "docs/how-to/traces.md").read_text("utf-8")
     body = page.partition("/v1/prune -d '")[2].partition("'")[0]
