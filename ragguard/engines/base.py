@@ -123,14 +123,6 @@ def as_labels(labels: Sequence[str]) -> tuple[str, ...]:
     return given
 
 
-def check_mode(mode: str | None) -> None:
-    """Raises InvalidInput for an unknown label mode."""
-    if mode is not None and mode not in get_args(LabelMode):
-        raise InvalidInput(
-            "mode", mode, f"{' or '.join(get_args(LabelMode))}, or None for what the engine takes"
-        )
-
-
 def folded(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Returns the messages with the system text before the first user turn: some templates have no system turn."""
     if not messages or messages[0].role != "system":
@@ -139,16 +131,6 @@ def folded(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     if rest and rest[0].role == "user":
         return (Message("user", f"{system.content}\n\n{rest[0].content}"), *rest[1:])
     return (Message("user", system.content), *rest)
-
-
-def check_sampling(n: int, max_tokens: int, temperature: float) -> None:
-    """Raises InvalidInput for arguments of `sample` with which no engine can sample."""
-    if n < 1:
-        raise InvalidInput("n", n, "1 or more")
-    if max_tokens < 1:
-        raise InvalidInput("max_tokens", max_tokens, "1 or more")
-    if not 0.0 <= temperature < float("inf"):
-        raise InvalidInput("temperature", temperature, "0 (greedy) or more")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, get_args
 from weakref import WeakKeyDictionary
 
 from ragguard.engines.base import (
@@ -24,12 +24,11 @@ from ragguard.engines.base import (
     as_continued,
     as_labels,
     as_prompts,
-    check_mode,
-    check_sampling,
 )
 from ragguard.engines.labels import LabelRequest
 from ragguard.engines.requests import ContinuationRequest, DrawRequest, Reply, Request
 from ragguard.errors import EngineRejected, EngineUnreachable, InvalidInput
+from ragguard.runtime.arguments import LARGEST, number_between, one_of, whole_number
 from ragguard.runtime.deadline import until
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import running_loop
@@ -56,7 +55,9 @@ class Verbs(ABC):
     ) -> Samples:
         """Draws `n` answers to each prompt."""
         running_loop("engine.sample()")
-        check_sampling(n, max_tokens, temperature)
+        whole_number("n", n, 1)
+        whole_number("max_tokens", max_tokens, 1)
+        number_between("temperature", temperature, 0, LARGEST, "0 (greedy) or more")
         asked = tuple(as_prompts(prompts))
         request = DrawRequest(
             asked, n, max_tokens, temperature, seed=seed, deadline=deadline, priority=priority
@@ -74,7 +75,8 @@ class Verbs(ABC):
         """Returns the probability of each label as what follows each prompt."""
         running_loop("engine.label_probs()")
         names = as_labels(labels)
-        check_mode(mode)
+        if mode is not None:
+            one_of("mode", mode, get_args(LabelMode))
         asked = tuple(as_prompts(prompts))
         request = LabelRequest(asked, names, mode, deadline=deadline, priority=priority)
         return request.told(await self.send(request))

@@ -13,7 +13,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -108,9 +108,7 @@ class PromptSet:
         spans: list[Span] = []
         turns: tuple[tuple[Role, str], ...] = (("system", template.system), ("user", template.user))
         for role, text in turns:
-            if text and _SLOT.search(text) is None:
-                messages.append(_fixed(role, text))
-            elif text:
+            if text:
                 content, cuts = _fill(text, template, passages, slots, cuttable)
                 spans += [Span(len(messages), start, end) for start, end in cuts]
                 messages.append(Message(role, content))
@@ -120,12 +118,6 @@ class PromptSet:
     def completed(self, other: PromptSet) -> PromptSet:
         """Returns this set with the templates of another one for the tasks that this one lacks."""
         return PromptSet(self.name, self.version, {**other.templates, **self.templates})
-
-
-@lru_cache(maxsize=256)
-def _fixed(role: Role, text: str) -> Message:
-    """Returns the message that all prompts of a task share, as one object."""
-    return Message(role, text)
 
 
 def _fill(

@@ -15,7 +15,7 @@ ASK = "label_probs"
     ("verb", "arguments", "named"),
     [
         *((ASK, (["Who?"], labels), "labels") for labels in ([], ["A", "A"], [""], ["A", " "], "AB")),
-        (ASK, (["Who?"], ["A"], "whole"), "first_token or sequence"),
+        (ASK, (["Who?"], ["A"], "whole"), "mode: got 'whole'"),
         (ASK, ("Who?", ["A"]), "a list of prompts"),
         *(
             (ASK, ([prompt], ["A"]), "prompt")

@@ -18,7 +18,8 @@ from typing import TypeAlias
 from ragguard.engines.base import Engine
 from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.requests import Reply, Request
-from ragguard.errors import CircuitOpen, Closed, EngineError, EngineTimeout, InvalidInput
+from ragguard.errors import CircuitOpen, Closed, EngineError, EngineTimeout
+from ragguard.runtime.arguments import number_between
 from ragguard.runtime.deadline import remaining, until
 
 _MOST_PROMPTS = 256
@@ -47,10 +48,8 @@ class Coalesce(Layer):
     """
 
     def __init__(self, engine: Engine, window_ms: float = 3.0) -> None:
-        if not 0 <= window_ms <= 1000:
-            raise InvalidInput("window_ms", window_ms, "0 to 1000")
         super().__init__(engine)
-        self._window = window_ms / 1000
+        self._window = number_between("window_ms", window_ms, 0, 1000, "0 to 1000") / 1000
         # Keyed by loop: a batch belongs to one loop alone, so nothing here is shared between threads.
         self._open: dict[_Place, _CallBatch] = {}
 

@@ -9,6 +9,7 @@ single call, sent as a probe, comes back well.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Coroutine
 from copy import copy
 from time import monotonic
@@ -24,9 +25,9 @@ from ragguard.errors import (
     EngineProtocolError,
     EngineRejected,
     EngineTimeout,
-    InvalidInput,
     PromptTooLong,
 )
+from ragguard.runtime.arguments import number_between, whole_number
 from ragguard.runtime.circuit_breaker import CircuitBreaker, RetrySchedule
 from ragguard.runtime.deadline import remaining
 from ragguard.runtime.faults import NOTICES
@@ -48,8 +49,8 @@ class Patience:
         cap: The longest wait before any attempt. A server's `Retry-After` is added.
         total: How long one request is repeated at most; a call's deadline ends it earlier.
         trip_after: After how many failures in a row the circuit opens: calls then fail at once.
-        pause: For how long the circuit stays open before one call tries the server again.
-        longest_pause: How long the pause may become; it doubles while these tries fail.
+        pause: For how long the circuit stays open before one call tries the server again; it doubles while these tries
+            fail, up to a minute.
     """
 
     def __init__(
@@ -60,16 +61,13 @@ class Patience:
         total: float = 90.0,
         trip_after: int = 10,
         pause: float = 5.0,
-        longest_pause: float = 60.0,
     ) -> None:
         for name, value in (("attempts", attempts), ("trip_after", trip_after)):
-            if value < 1:
-                raise InvalidInput(name, value, "1 or more")
+            whole_number(name, value, 1)
         for name, seconds in (("base", base), ("cap", cap), ("total", total), ("pause", pause)):
-            if not seconds > 0:
-                raise InvalidInput(name, seconds, "more than 0 seconds")
+            number_between(name, seconds, math.ulp(0.0), math.inf, "more than 0 seconds")
         self._schedule, self._total = RetrySchedule(attempts, base, cap, jitter=(0.0, 1.0)), total
-        pauses = RetrySchedule(first=pause, longest=max(pause, longest_pause), jitter=(1.0, 1.0))
+        pauses = RetrySchedule(first=pause, longest=max(pause, 60.0), jitter=(1.0, 1.0))
         self._circuit = CircuitBreaker(trip_after, pauses)
         self.latest_failure: tuple[float, EngineError] | None = None
         """The time (on the monotonic clock) and the error of the latest failed attempt that was followed by another."""
