@@ -182,39 +182,18 @@ def tokens_of(question: Question, around_pair: int = 0) -> int:
     return prompt_tokens(question.prompt) + count_tokens(question.prompt.text)
 
 
-class PromptAllowance:
-    """The prompt tokens that one run may still take. A question is counted once, however often the run is scored."""
-
-    def __init__(self, tokens: int) -> None:
-        self.cap = self.left = tokens
-        self._counted: set[int] = set()
-
-    def take(self, question: Question, tokens: int) -> None:
-        """Takes the tokens of a question; raises CapExceeded where too few are left."""
-        mark = hash(question)
-        if mark in self._counted:
-            return
-        if tokens > self.left:
-            raise CapExceeded(
-                f"the prompts of a run may have {self.cap} tokens in all; {self.left} were left and "
-                f"about {tokens} were needed; raise Caps(prompt_tokens=...) to have this judged"
-            )
-        self._counted.add(mark)
-        self.left -= tokens
-
-
 class Asker:
     """Sends the questions of one run; scorers get it as their `ask`."""
 
     def __init__(
         self,
         respondent: Respondent,
-        allowance: PromptAllowance | None = None,
+        cap: int | None = None,
         window: int | None = None,
         around_pair: int = 0,
     ) -> None:
-        """Takes what the run may still ask; None: anything."""
-        self._respondent, self._allowance = respondent, allowance
+        """Takes how many prompt tokens may be asked; None: any number."""
+        self._respondent, self._cap, self._left = respondent, cap, cap or 0
         self._window, self._around_pair = window, around_pair
         self._answers: dict[Question, Answer | RagguardError] = {}
         self._accounted: set[Question] = set()
@@ -272,20 +251,25 @@ class Asker:
         questions, self._gathered, self._next = self._gathered, {}, None
         batches: dict[Hashable, list[Question]] = {}
         for question in questions:
-            try:
-                self._pay(question)
-            except CapExceeded as error:
-                self._answers[question] = error
-            else:
+            if self._afford(question):
                 batches.setdefault(_call_of(question, self._respondent.one_model), []).append(question)
         await in_parallel([partial(self._answer, batch) for batch in batches.values()])
 
-    def _pay(self, question: Question) -> None:
-        """Takes a question's tokens from what the run may ask. Text that does not fit the model's window is cut by the
-        engine, and not paid for."""
-        if self._allowance is not None:
-            tokens = tokens_of(question, self._around_pair)
-            self._allowance.take(question, min(tokens, self._window or tokens))
+    def _afford(self, question: Question) -> bool:
+        """Returns whether a question is within the cap; else its answer is the error. Text that does not fit the
+        model's window is cut by the engine, and not counted."""
+        if self._cap is None:
+            return True
+        tokens = tokens_of(question, self._around_pair)
+        tokens = min(tokens, self._window or tokens)
+        if tokens <= self._left:
+            self._left -= tokens
+            return True
+        self._answers[question] = CapExceeded(
+            f"the prompts of a run may have {self._cap} tokens in all; {self._left} were left and about {tokens} were "
+            "needed; raise Caps(prompt_tokens=...) to have this judged"
+        )
+        return False
 
     async def _answer(self, questions: list[Question]) -> None:
         """Asks all questions in one call; where one of them makes it fail, asks halves, so that only it fails."""

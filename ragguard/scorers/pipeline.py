@@ -1,14 +1,12 @@
 """The pipeline from a run to its scores: chooses models, prompts and scorers; a fault becomes a failure and no
 exception.
 
-A pipeline can be used for many runs and on many event loops at once. It keeps the descriptions of the engines, and how
-much each open run may still ask.
+A pipeline can be used for many runs and on many event loops at once. It keeps the descriptions of the engines.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,7 +27,6 @@ from ragguard.scorers.asker import (
     Asker,
     MeteredAsk,
     Models,
-    PromptAllowance,
     Respondent,
     paid,
     unattributed,
@@ -62,8 +59,6 @@ FAMILIES = tuple(_IN_FAMILY)
 """The names that `scorers=` takes."""
 USUAL = ("belief", "utility", "coverage")
 _OURS = (Belief, QueryFit, Utility, Coverage, Contested, Answers, Grades)
-_MOST_OPEN = 4096
-"""The most open runs whose allowance is remembered."""
 Inquiry: TypeAlias = Callable[[View, Ask], Coroutine[Any, Any, None]]
 """A coroutine function that asks about a run as a scorer does, and returns no scores."""
 
@@ -146,8 +141,6 @@ class ScoringPipeline:
         self._caps, self._language = caps or Caps(), language
         self._owned: list[Engine | Entailer] = [*self.engines, self._entailer] if owned is None else [*owned]
         self._setting: Setting | None = None
-        self._allowances: OrderedDict[str, PromptAllowance] = OrderedDict()
-        """The prompt tokens that open runs may still ask, by the run's id."""
 
     @property
     def engines(self) -> tuple[Engine, ...]:
@@ -194,7 +187,7 @@ class ScoringPipeline:
         if not able:
             return failures
         self._warn_of_language(run)
-        found = await self._run(able, view_run(run, setting), self._models(priority), self._allowance(run))
+        found = await self._run(able, view_run(run, setting), self._models(priority))
         return [*found, *failures]
 
     def _models(self, priority: int, deadline: float | None = None) -> Models:
@@ -212,7 +205,7 @@ class ScoringPipeline:
         the first error, also where an engine cannot be reached."""
         setting = await self._ready()
         view = view_run(run, setting)
-        asker = _asker(self._models(priority, deadline), setting, self._allowance(run))
+        asker = _asker(self._models(priority, deadline), setting)
         await asker.together([inquiry(view, asker) for inquiry in inquiries])
         return view
 
@@ -221,8 +214,7 @@ class ScoringPipeline:
         server can; defaults stand in for one out of reach."""
         setting, missing = await self._reach()
         prices = PriceList(setting, one_model=self._judge is self._engine)
-        allowance = PromptAllowance(self._caps.prompt_tokens)
-        results = await self._run(self._scorers, view_run(run, setting), prices, allowance)
+        results = await self._run(self._scorers, view_run(run, setting), prices)
         # Scores from placeholders mean nothing; failures for what lies over a cap are kept.
         capped = CapExceeded.__name__
         failures = tuple(r for r in results if isinstance(r, Failure) and r.error == capped)
@@ -314,19 +306,8 @@ class ScoringPipeline:
         models = (engine, judge, entailer)
         return Setting(*models, prompts, judge_prompts, self._caps, self._language, around_pair, exam)
 
-    def _allowance(self, run: Run) -> PromptAllowance:
-        """Returns the prompt tokens that the run may still ask: one allowance from its first step to its end."""
-        known = self._allowances.pop(run.id, None) or PromptAllowance(self._caps.prompt_tokens)
-        if run.status == "open":
-            self._allowances[run.id] = known
-            if len(self._allowances) > _MOST_OPEN:
-                self._allowances.popitem(last=False)
-        return known
-
-    async def _run(
-        self, scorers: Sequence[Scorer], view: View, respondent: Respondent, allowance: PromptAllowance
-    ) -> list[Result]:
-        asker = _asker(respondent, view.setting, allowance)
+    async def _run(self, scorers: Sequence[Scorer], view: View, respondent: Respondent) -> list[Result]:
+        asker = _asker(respondent, view.setting)
         asks = [MeteredAsk(asker) for _ in scorers]
         outcomes = await asker.attend(
             [_score(scorer, view, ask) for scorer, ask in zip(scorers, asks, strict=True)]
@@ -358,10 +339,11 @@ def _provisional(score: Score) -> Score:
     return replace(score, metadata={**score.metadata, PROVISIONAL: True})
 
 
-def _asker(respondent: Respondent, setting: Setting, allowance: PromptAllowance) -> Asker:
+def _asker(respondent: Respondent, setting: Setting) -> Asker:
     if setting.exam.identity:
         respondent = Examined(respondent, setting.exam, setting.judge_prompts)
-    return Asker(respondent, allowance, setting.engine.context, around_pair=setting.around_pair)
+    cap, window = setting.caps.prompt_tokens, setting.engine.context
+    return Asker(respondent, cap, window, around_pair=setting.around_pair)
 
 
 def _latin(text: str) -> bool:

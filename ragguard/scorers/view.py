@@ -33,7 +33,7 @@ class Caps:
     steps: int = 12
     """Steps of one run that are judged; the first ones."""
     prompt_tokens: int = 60_000
-    """Tokens of all prompts of one run together, estimated without the model's tokenizer."""
+    """Tokens of all prompts of one scoring of a run, estimated without the model's tokenizer."""
 
     def __post_init__(self) -> None:
         for name in ("passages", "sub_questions", "steps", "prompt_tokens"):

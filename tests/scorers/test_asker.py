@@ -13,7 +13,7 @@ from ragguard.errors import CapExceeded, EngineProtocolError, EngineUnreachable,
 from ragguard.records import Score, Usage
 from ragguard.scorers import Belief, Contested
 from ragguard.scorers.answers import Answers
-from ragguard.scorers.asker import Asker, Models, PromptAllowance, tokens_of
+from ragguard.scorers.asker import Asker, Models, tokens_of
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.question import EntailQuestion, LabelQuestion, SampleQuestion
 
@@ -29,7 +29,7 @@ def ask_samples(text, n=3):
 
 
 def asker(engine, cap=100_000, **more):
-    return Asker(Models(engine, engine, TableEntailer()), PromptAllowance(cap), **more)
+    return Asker(Models(engine, engine, TableEntailer()), cap, **more)
 
 
 async def put(ask, *rounds):
