@@ -47,11 +47,11 @@ def run(
 ) -> None:
     """Write the sub-questions that reference reports answer, and their passages with grades.
 
-    A run names the file in the place of its sub-questions: rg.run(question, sub_questions="questions.jsonl"), or the
-    field `sub_questions` of a run file. Exit code 0: written. 1: written, but some reports gave none. 2: none written.
+    Runs are given them: `{run.question: run.sub_questions for run in ragguard.read_runs("questions.jsonl")}`.
+    Exit code 0: written. 1: written, but some reports gave none. 2: none written.
     """
     if not out.name.endswith((".jsonl", ".jsonl.gz")):  # before the model is asked
-        allowed = "a name that ends in .jsonl or .jsonl.gz, as runs name the file"
+        allowed = "a name that ends in .jsonl or .jsonl.gz"
         raise InvalidInput("--out", str(out), allowed)
     output_path("--out", out)
     given = list(read_reports(reports))

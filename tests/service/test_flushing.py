@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 
 import pytest
-from support.polling import eventually
 from support.program import run_program
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard
-from ragguard.errors import EngineRejected, EngineUnreachable
+from ragguard.errors import EngineRejected
 from ragguard.service.delivery import Undelivered
 from ragguard.service.flushing import Report
 from ragguard.storage.sqlite.reader import StoreReader
@@ -76,21 +75,6 @@ def rejecting(label_probs):
 )  # fmt: skip
 def test_each_outcome_reads_as_a_sentence(report, sentence):
     assert str(report) == f"{sentence} (0.0 s)"
-
-
-def test_report_names_the_cause_of_a_failure_that_is_retried(make, caplog):
-    def away(*args, **kwargs):
-        raise EngineUnreachable("GET http://engine: no connection")
-
-    rg = make(rejecting(away))
-    capture(rg)
-    eventually(lambda: rg.flush(0.1).retrying)
-    report = rg.flush(0.1)
-    assert not report
-    assert report.retrying == 1
-    assert "1 of them failed for now and tried again (utility, " in str(report)
-    assert "GET http://engine: no connection" in str(report)
-    assert "could not be scored by utility; it is tried again" in caplog.text
 
 
 def test_report_names_and_warns_of_the_cause_of_a_final_failure(make, caplog):

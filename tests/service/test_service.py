@@ -286,15 +286,6 @@ def test_close_without_any_time_still_says_what_is_left(make, tmp_path, caplog, 
     assert ("there is no store, and what is not done is lost" in caplog.text) == (path is None)
 
 
-def test_close_that_could_not_finish_logs_its_report(make, tmp_path, caplog):
-    service = make(ScriptedPipeline(gate=threading.Event()), path=tmp_path / "s.db")
-    capture(service, *(a_run(f"r{number}") for number in range(3)))
-    report = service.close(0.1)
-    assert not report
-    assert f"closed, but {report}" in caplog.text
-    assert "not everything is scored: 3 pending" in caplog.text
-
-
 async def test_scoring_after_the_end_says_so(make):
     service = make()
     service.close(1)

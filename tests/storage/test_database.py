@@ -199,17 +199,3 @@ def test_writer_asks_every_millisecond_while_another_process_writes(tmp_path, mo
         captured(store, a_run())
     assert pauses == [0.001] * 50
     assert store.run_count() == 1
-
-
-def test_another_process_that_makes_the_file_is_waited_for(tmp_path):
-    """A writer keeps a new file from being switched to the log, and SQLite itself does not wait for that."""
-    path = str(tmp_path / "s.db")
-    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    other.execute("BEGIN IMMEDIATE")
-    leaves = threading.Timer(0.3, other.rollback)
-    leaves.start()
-    store = Store(path)
-    captured(store, a_run())
-    leaves.join()
-    other.close()
-    assert store.run("r1") == a_run()

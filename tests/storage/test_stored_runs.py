@@ -57,18 +57,6 @@ def test_one_transaction_makes_the_same_records_as_one_for_each_event(tmp_path, 
     assert together == alone
 
 
-def test_a_run_that_begins_and_ends_in_one_transaction_is_written_once(tmp_path):
-    with closing(Store(tmp_path / "s.db", scored=False)) as store:
-        store.record(whole("before"))
-        statements = []
-        store._db._db.set_trace_callback(statements.append)
-        store.record([event for number in range(20) for event in whole(f"r{number}")])
-        store._db._db.set_trace_callback(None)
-        assert store.run_count() == 21
-    assert sum(one.startswith("INSERT INTO runs") for one in statements) == 20
-    assert sum(one.startswith("UPDATE runs") for one in statements) <= 1, "one for all of them"
-
-
 def test_metadata_that_are_equal_and_not_the_same_stay_as_they_are(tmp_path):
     """1, 1.0 and True are equal in Python. What is known of a text that came before must not stand for another."""
     values = [1, True, 1.0, "1", None, 1]
