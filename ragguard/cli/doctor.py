@@ -42,6 +42,9 @@ def run(
     engine: Annotated[str, typer.Argument(help=f"{ENGINES}.")] = "auto",
     prompts: PromptSetName = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for one answer.")] = 120.0,
+    speed: Annotated[
+        bool, typer.Option("--speed", help=f"Measure {_MANY} prompts, however long they take.")
+    ] = False,
     exam: Annotated[
         bool,
         typer.Option("--exam", help="Examine what it can tell, on 150 short cases, and keep the result."),
@@ -66,7 +69,7 @@ def run(
         return
     found = Findings(quiet=as_json)
     try:
-        asyncio.run(_examine(engine, timeout, prompts, found))
+        asyncio.run(_examine(engine, timeout, prompts, found, speed=speed))
     except EngineError as error:
         say(f"{without_secrets(engine)}: not ready\n{type(error).__name__}: {error}", error=True)
         raise typer.Exit(1) from error
@@ -98,7 +101,9 @@ class Findings:
             self.tell(name, f"failed: {failure}")
 
 
-async def _examine(address: str, timeout_s: float, prompts: str | None, found: Findings) -> None:
+async def _examine(
+    address: str, timeout_s: float, prompts: str | None, found: Findings, *, speed: bool
+) -> None:
     chosen = None if prompts is None else load_prompts(prompts)
     # Nothing is repeated but what a server asks to repeat later.
     patient = Patience(attempts=1)
@@ -122,8 +127,8 @@ async def _examine(address: str, timeout_s: float, prompts: str | None, found: F
             await _samples(engine, chosen, _SAMPLES if latency < _MEASURED_S / 4 else 2, found)
         if "labels" not in found.data["failures"]:
             with found.part("speed"):
-                many = min(_MANY, _MEASURED_S / max(latency, 1e-3))
-                await _speed(engine, chosen, found, max(1, int(many / info.label_requests)))
+                many = min(_MANY, _MEASURED_S / max(latency, 1e-3)) / info.label_requests
+                await _speed(engine, chosen, found, None if speed else max(1, int(many)))
         await _cost(engine, chosen, found.data, latency)
 
 
@@ -163,10 +168,11 @@ async def _samples(engine: Engine, prompts: PromptSet, count: int, found: Findin
     found.tell("samples", told, samples=count, samples_ms=ms, sample_logprobs=logprobs)
 
 
-async def _speed(engine: Engine, prompts: PromptSet, found: Findings, many: int) -> None:
-    """Measures one call of many prompts."""
+async def _speed(engine: Engine, prompts: PromptSet, found: Findings, some: int | None) -> None:
+    """Measures one call of some prompts; None: of many, without a deadline."""
+    many, deadline = some or _MANY, monotonic() + _PATIENCE_S if some else None
     asked, began = _questions(prompts, range(1, many + 1)), perf_counter()
-    await engine.label_probs(asked, prompts.labels("relevance"), deadline=monotonic() + _PATIENCE_S)
+    await engine.label_probs(asked, prompts.labels("relevance"), deadline=deadline)
     many_ms = (perf_counter() - began) * 1000
     rate = many / many_ms * 1000
     told = f"{many_ms:.1f} ms, {rate:.1f} a second"

@@ -4,17 +4,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 import webbrowser
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from inspect import iscoroutine
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated
 
 import typer
 
 from ragguard.analysis.hops import hop_table
 from ragguard.analysis.page import write_html
+from ragguard.analysis.pairs import compare, questions_of
 from ragguard.analysis.wording import MISLEADS
+from ragguard.capture.snapshot import passages_of
 from ragguard.cli.terminal import notes, progress_bar, say, screen
 from ragguard.client import RagGuard
 from ragguard.engines.base import Engine
@@ -23,9 +31,10 @@ from ragguard.engines.engine import Verbs
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.metrics.answers import query_gain
-from ragguard.records import Passage
+from ragguard.records import Passage, Score
 from ragguard.scorers.probes import query_likelihood
 from ragguard.storage.source import open_source
+from ragguard.storage.sqlite.score_rows import RunMeans, Series
 from ragguard.text.search import Search, Texts, content_words, left_open, read_folder
 
 K = 3
@@ -51,15 +60,32 @@ def run(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the store and the page go.")] = Path(
         "try-out"
     ),
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Compare with this wording of the question; once for each question, in their order."
+        ),
+    ] = None,
+    retriever: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION", help="Compare with a function that takes a query and returns passages."
+        ),
+    ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page where there is a browser.")] = True,
 ) -> None:
     """Ask questions of your own texts, and see what each of two searches did for the answer.
 
-    The second search looks for what the first one left open. Runs are added to the store in --out. Exit code 0: all is
-    answered and scored. 1: something could not be scored. 2: nothing could be done. Ctrl-C leaves what is done.
+    The second search looks for what the first one left open. With --against or --retriever each question is answered
+    twice, and the last sentence compares the two ways to search. Runs are added to the store in --out. Exit code 0:
+    all is answered and scored. 1: something could not be scored. 2: nothing could be done. Ctrl-C leaves what is done.
     """
     if empty := [one for one in questions if not one.strip()]:
         raise InvalidInput("QUESTION", empty[0], "a text that is not empty")
+    wordings = against or []
+    if wordings and (retriever or len(wordings) != len(questions) or not all(map(str.strip, wordings))):
+        raise InvalidInput("--against", wordings[0], "another wording for each question, without --retriever")
+    other = load_retriever(retriever) if retriever else None
     began = time.perf_counter()
     texts = read_folder(folder)
     address = choose().address if engine == "auto" else engine
@@ -73,17 +99,34 @@ def run(
     model = connect(engine)
     scorers = ["likelihood"] if _is_local(address) else None
     with RagGuard(model, scorers=scorers, store=out / "ragguard.db", exit_timeout=0.0) as rg:
-        search, stopped, complete = Search(texts.passages), False, True
+        stopped = complete = False
+        search = Search(texts.passages)
+        local = _is_local(address)
+        before: list[RunMeans] = []
+        after: list[RunMeans] = []
         try:
             with progress_bar(notes(), "", total=len(questions), quiet=False) as update:
                 for number, question in enumerate(questions, 1):
                     update(description=f"question {number} of {len(questions)}")
-                    complete &= _ask(rg, search, question, by_likelihood=_is_local(address))
+                    whole, means = _ask(rg, search, question, by_likelihood=local)
+                    if wordings or other:
+                        way = f"--retriever {retriever}" if other else "the other wording"
+                        say(f"\nthe same question, with {way}:")
+                        before.append(means)
+                        wording = wordings[number - 1] if wordings else ""
+                        more, means = _ask(
+                            rg, search, question, by_likelihood=local, wording=wording, retriever=other
+                        )
+                        after.append(means)
+                        whole = whole and more
+                    complete = whole and (complete or number == 1)
                     update(advance=1)
         except KeyboardInterrupt:
             stopped = True
-        if _is_local(address):
+        if local:
             say(LEGEND)
+        if before:
+            _compare(before, after)
         _finish(out, stopped, browser)
     say(f"{time.perf_counter() - began:.1f} s")
     if stopped or not complete:
@@ -106,20 +149,31 @@ def _is_local(engine: str) -> bool:
     return engine == "smol" or engine.startswith("gguf:")
 
 
-def _ask(rg: RagGuard, search: Search, question: str, *, by_likelihood: bool) -> bool:
-    """Searches twice, answers, scores, and prints the run; returns whether it has all its scores.
+def _ask(
+    rg: RagGuard,
+    search: Search,
+    question: str,
+    *,
+    by_likelihood: bool,
+    wording: str = "",
+    retriever: Callable[[str], object] | None = None,
+) -> tuple[bool, RunMeans]:
+    """Searches twice, for a wording of the question, answers, scores, and prints the run; returns whether it has all
+    its scores, and their means.
 
     A small model in the process is given the passage that fits the question best, and no other: with more, it mostly
     misses what is there.
     """
-    first = search(content_words(question), K)
-    wanted = left_open(question, first, search)
-    second = search(wanted, K, without=first)
+    wording = wording or question
+    first = retrieve(retriever, wording, K, ()) if retriever else search(content_words(wording), K)
+    wanted = left_open(wording, first, search)
+    left = " ".join(wanted)
+    second = retrieve(retriever, left, K, first) if retriever else search(wanted, K, without=first)
     found = [*first, *second]
     fits = asyncio.run(_fits(rg.engine, question, found)) if by_likelihood and found else []
     read = [found[fits.index(max(fits))]] if fits else found
     with rg.run(question, name="try") as run:
-        for query, passages in ((question, first), (" ".join(wanted) or question, second)):
+        for query, passages in ((wording, first), (left or wording, second)):
             got = [one for one in passages if one in read]
             run.retrieved(query, got, candidates=passages, k=len(passages) or None)
         answer = asyncio.run(_answer(rg.engine, question, read)) if found else ""
@@ -136,7 +190,23 @@ def _ask(rg: RagGuard, search: Search, question: str, *, by_likelihood: bool) ->
         for number, passage in enumerate(passages, 1):
             best = "  fits the question best; the model read this one" if fits and passage in read else ""
             say(f"  {hop}.{number}  {passage.id or '(no id)'}{best}")
-    return bool(done) and not rg.failures(run.id)
+    return bool(done) and not rg.failures(run.id), means_of(question, rg.scores(run.id), fits)
+
+
+def _compare(before: list[RunMeans], after: list[RunMeans]) -> None:
+    """Prints which of two ways to search was better; the second one is "after"."""
+    for way, runs in (("first", before), ("second", after)):
+        if not any(run.means for run in runs):
+            say(f"\nnot compared: of what the {way} way to search found, nothing could be scored")
+            return
+    try:
+        found = compare(questions_of(before), questions_of(after))
+    except InvalidInput as error:
+        say(f"\nnot compared: {error}")
+        return
+    say(f"\nsecond way to search against the first: {found.verdict.sentence}")
+    for change in found.decisive:
+        say(f"  {change.metric}: {change.before:z.3f} before, {change.after:z.3f} after")
 
 
 async def _answer(engine: Engine, question: str, passages: list[Passage]) -> str:
@@ -170,3 +240,59 @@ def _finish(out: Path, stopped: bool, browser: bool) -> None:
     say(f"\n{'stopped; what is done is' if stopped else 'written to'} {page}")
     if browser and sys.stdout.isatty():
         webbrowser.open(page.absolute().as_uri())
+
+
+FIT = Series("query_gain", "passage", False, "passages")
+"""The fit of passages to the whole question, although a search may have asked for a part of it only."""
+
+
+def load_retriever(name: str) -> Callable[[str], object]:
+    """Returns the function of `module:function`, the module looked for in the current folder, too."""
+    module, colon, function = name.partition(":")
+    allowed = "module:function, a function that takes a question and returns passages"
+    if not (module and colon and function):
+        raise InvalidInput("--retriever", name, allowed)
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = getattr(import_module(module), function)
+    except Exception as error:
+        raise InvalidInput("--retriever", name, f"{allowed} ({type(error).__name__}: {error})") from error
+    if not callable(found):
+        raise InvalidInput("--retriever", name, f"{allowed} ({function} cannot be called)")
+    return found  # type: ignore[no-any-return]  # what a user's module holds
+
+
+def retrieve(
+    retriever: Callable[[str], object], query: str, most: int, without: Sequence[Passage]
+) -> list[Passage]:
+    """Returns the first passages of a retriever of the user's, asynchronous or not, that were not found before."""
+    try:
+        given = retriever(query)
+        found = passages_of(asyncio.run(given) if iscoroutine(given) else given)
+    except Exception as error:
+        allowed = f"a function that answers a question ({type(error).__name__}: {error})"
+        raise InvalidInput("--retriever", getattr(retriever, "__name__", "?"), allowed) from error
+    known = {one.text for one in without}
+    return [one for one in found if one.text not in known][:most]
+
+
+def means_of(question: str, scores: Sequence[Score], fits: Sequence[float]) -> RunMeans:
+    """Returns what can be compared of a run: scores of the question, none of the run's own answer or of its queries.
+
+    `fits` are the passages' fits to the whole question, where these were measured.
+    """
+    values: dict[Series, list[float]] = defaultdict(list)
+    origins: dict[Series, str] = {}
+    for score in scores:
+        if score.provisional or score.reference_source == "answer" or score.name == FIT.name:
+            continue
+        series = Series(score.name, score.level, False, score.stage)
+        values[series].append(score.value)
+        origins[series] = f"{score.engine} {score.prompts}"
+    if fits:
+        values[FIT], origins[FIT] = list(fits), ""
+    found = RunMeans(question)
+    for series, numbers in values.items():
+        found.add(series, origins[series], fmean(numbers))
+    return found

@@ -97,3 +97,47 @@ def test_smol_that_was_not_fetched_is_named_with_the_ways_to_get_it(texts, monke
     done, _ = tried(texts, QUESTION, "--engine", "smol")
     assert done.exit_code == 2
     assert "ragguard fetch smol" in done.output
+
+
+def test_other_wording_is_compared_on_the_same_question(texts):
+    done, out = tried(texts, QUESTION, "--engine", "nano", "--against", "Where is Upper Dunness?")
+    assert done.exit_code == 0, done.output
+    assert "second way to search against the first: " in done.output
+    runs = [one.run for one in read_scored(out / "ragguard.db")]
+    assert [run.question for run in runs] == [QUESTION, QUESTION]
+    assert {run.steps[0].query for run in runs} == {QUESTION, "Where is Upper Dunness?"}
+
+
+def test_model_in_the_process_compares_a_retriever_by_the_fit_to_the_question(texts, tmp_path, monkeypatch):
+    pytest.importorskip("gguf")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "async def search(query):\n    return ['Hugo Rosquist is a judge.', {'text': 'Tea.'}]\n"
+    )
+    _, file = make_gguf(tmp_path / "model")
+    done, _ = tried(texts, QUESTION, "--engine", f"gguf:{file}", "--retriever", "mine:search")
+    assert done.exit_code == 0, done.output
+    assert "with --retriever mine:search" in done.output
+    assert "  query_gain: " in done.output
+
+
+def test_second_way_to_search_that_finds_nothing_is_not_compared_and_says_why(texts, tmp_path, monkeypatch):
+    pytest.importorskip("gguf")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nothing.py").write_text("def search(query):\n    return None\n")
+    _, file = make_gguf(tmp_path / "model")
+    done, _ = tried(texts, QUESTION, "--engine", f"gguf:{file}", "--retriever", "nothing:search")
+    assert "not compared: of what the second way to search found, nothing could be scored" in done.output
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["--retriever", "mine"], "module:function"),
+    (["--retriever", "no_such_module:search"], "ModuleNotFoundError"),
+    (["--retriever", "os:sep"], "cannot be called"),
+    (["--retriever", "math:sqrt"], "a function that answers a question (TypeError"),
+    (["--against", "a", "--against", "b"], "another wording for each question"),
+])  # fmt: skip
+def test_second_way_to_search_that_cannot_be_used_is_one_sentence(texts, arguments, said):
+    done, _ = tried(texts, QUESTION, "--engine", "nano", *arguments)
+    assert done.exit_code == 2
+    assert said in done.output.splitlines()[-1]

@@ -121,3 +121,14 @@ def test_answer_that_is_none_is_said_with_what_came(kind):
 def test_refusal_in_openais_words_is_not_doubted():
     refusal = Reply({"error": {"message": "no such model"}}, 404)
     assert ASKS_WHETHER not in doctor(lambda r: MODELS if r.path.endswith("/models") else refusal)
+
+
+@pytest.mark.parametrize(
+    ("answering", "said"), [("other-7b", True), ("m-2026-10-01", False), ("hub/m", False)]
+)
+def test_answer_of_another_model_is_said_once(caplog, answering, said):
+    answer = Reply(ANSWER | {"model": answering})
+    with serving(lambda request: MODELS if request.path.endswith("/models") else answer) as url:
+        CliRunner().invoke(app, ["doctor", url])
+    told = f"{url} was asked for m and says that {answering} answers"
+    assert sum(told in record.getMessage() for record in caplog.records) == said
