@@ -41,7 +41,7 @@ from ragguard.service.batches import Redact
 from ragguard.service.configuration import Configuration, When
 from ragguard.service.flushing import Report
 from ragguard.service.service import SCORER, Service, in_each_process
-from ragguard.storage.files.runfile import refuse_file
+from ragguard.storage.files.runfile import is_question_file, sub_questions_in
 from ragguard.storage.source import Runs
 from ragguard.storage.sqlite.store import Durability, Store
 from ragguard.telemetry.sink import Sink
@@ -214,14 +214,15 @@ class RagGuard:
             resume: The id of the run to go on with: the one that you gave it, or `run.id` where you gave none. Where no
                 such run is there, one begins, and the log says so.
             name: A name for the kind of run, which reports and spans show.
-            sub_questions: What a full answer has to answer, for coverage. None: the judge makes them from the
-                question.
+            sub_questions: What a full answer has to answer, for coverage; or the name of a file (`.jsonl`) that has
+                it for this question, as `ragguard questions` writes one. None: the judge makes them from the question.
             pool: All passages that could have been retrieved, with grades where they are known: the yardstick of
                 RA-nWG and PROC.
             metadata: Anything that JSON can hold, kept with the run.
         """
         services = self._services
-        refuse_file(sub_questions)
+        if isinstance(sub_questions, str) and is_question_file(sub_questions):
+            sub_questions = sub_questions_in(sub_questions, question)
         return RunHandle(
             self.recorder, question, references=references, id=id, resume=resume, name=name,
             sub_questions=sub_questions, pool=pool, metadata=metadata,

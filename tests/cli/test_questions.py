@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ragguard import RagGuard, connect, read_runs
+from ragguard import RagGuard, connect, read_runs, write_runs
 from ragguard.cli.app import app
 from ragguard.cli.questions import ReferenceReport, questions_of, read_reports
 from ragguard.engines import EngineInfo, LabelProbs, Sample, Samples
@@ -77,16 +77,21 @@ def test_without_documents_the_paragraphs_of_the_report_are_its_passages():
         made(ReferenceReport(QUESTION, "Nothing is known."))
 
 
-def test_name_of_a_file_in_place_of_sub_questions_is_refused(tmp_path):
+def test_run_names_the_file_and_a_run_file_may_not(tmp_path):
+    path = tmp_path / "questions.jsonl"
+    write_runs([made()], path)
+    with RagGuard("nano", store=None, scorers=()) as rg, rg.run(QUESTION, sub_questions=str(path)) as run:
+        assert run.sub_questions == ["Who founded Corwell Mills?", "When was Corwell Mills founded?"]
     runs = tmp_path / "runs.jsonl"
-    runs.write_text(json.dumps({"question": QUESTION, "steps": [], "sub_questions": "questions.jsonl"}))
-    with pytest.raises(RunFormatError, match="the texts themselves"):
+    line = {"question": QUESTION, "steps": [], "sub_questions": str(path)}
+    runs.write_text(json.dumps(line))
+    with pytest.raises(RunFormatError, match="the sub-questions themselves"):
         next(read_runs(runs))
-    with (
-        RagGuard("nano", store=None, scorers=()) as rg,
-        pytest.raises(InvalidInput, match="the texts themselves"),
-    ):
-        rg.run(QUESTION, sub_questions="questions.jsonl")
+    with RagGuard("nano", store=None, scorers=()) as rg:
+        with pytest.raises(InvalidInput, match="a file with sub-questions for 'Another one"):
+            rg.run("Another one?", sub_questions=str(path))
+        with pytest.raises(InvalidInput, match="can be read"):
+            rg.run(QUESTION, sub_questions=str(tmp_path / "missing.jsonl"))
 
 
 def test_a_judge_that_has_no_such_prompt_is_told_in_a_sentence(tmp_path):

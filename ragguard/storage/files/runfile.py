@@ -15,12 +15,13 @@ import shlex
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, cast
+from typing import IO, Any, Final, NamedTuple, TypeGuard, cast
 
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.records import Failure, Run, Score, ScoredRun
@@ -143,7 +144,10 @@ def _completed(data: Data) -> Data:
     if completed.get("id", "") == "":
         canonical = json.dumps(data, sort_keys=True, ensure_ascii=True).encode("ascii")
         completed["id"] = hashlib.sha256(canonical).hexdigest()[:32]
-    refuse_file(data.get("sub_questions"))
+    if is_question_file(asked := data.get("sub_questions")):
+        raise InvalidInput(
+            "sub_questions", asked, "the sub-questions themselves; rg.run alone takes the name of a file"
+        )
     if isinstance(steps := data.get("steps"), list):
         # A step without a turn follows the step before it.
         completed["steps"] = [
@@ -153,11 +157,33 @@ def _completed(data: Data) -> Data:
     return completed
 
 
-def refuse_file(sub_questions: object) -> None:
-    """Raises InvalidInput where the name of a file stands in the place of sub-questions."""
-    if isinstance(sub_questions, str) and sub_questions.endswith((".jsonl", ".jsonl.gz")):
-        allowed = "the texts themselves; of a file: [run.sub_questions for run in ragguard.read_runs(FILE)]"
-        raise InvalidInput("sub_questions", sub_questions, allowed)
+def is_question_file(sub_questions: object) -> TypeGuard[str]:
+    """Tells whether what stands in the place of sub-questions is the name of a file that has them."""
+    return isinstance(sub_questions, str) and sub_questions.endswith((".jsonl", ".jsonl.gz"))
+
+
+def sub_questions_in(path: str, question: str) -> list[str]:
+    """Returns the sub-questions that a run file, such as `ragguard questions` writes, has for a question.
+
+    Raises InvalidInput where the file cannot be read or has none for it.
+    """
+    try:
+        found = os.stat(path)
+        known = _by_question(path, found.st_mtime_ns, found.st_size)
+    except (OSError, StoreError, RunFormatError) as error:
+        raise InvalidInput(
+            "sub_questions", path, f"a run file that can be read; {describe(error)}"
+        ) from error
+    asked = known.get(question.strip())
+    if asked is None:
+        raise InvalidInput("sub_questions", path, f"a file with sub-questions for {question.strip()[:80]!r}")
+    return list(asked)
+
+
+@lru_cache(maxsize=8)
+def _by_question(path: str, changed_ns: int, size: int) -> Mapping[str, list[str]]:
+    """Returns the sub-questions of a file by their question; read anew where the file has changed."""
+    return {run.question.strip(): run.sub_questions for run in read_runs(path) if run.sub_questions}
 
 
 def _given(data: Data) -> Data:
