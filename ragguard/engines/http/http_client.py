@@ -27,7 +27,7 @@ from ragguard.engines.http.replies import (
     optional,
     parsed,
     refusal,
-    refusal_within,
+    status_within,
     usage_of,
 )
 from ragguard.engines.layers.budget import count_reply, count_request
@@ -207,6 +207,17 @@ class HttpClient:
         except (httpx.TransportError, httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:
             raise broken(what, error) from clean_cause(error)
         status, said = response.status_code, response.content
+        if status == 200:
+            try:
+                answer = parsed(said)
+            except ValueError as error:
+                unread = EngineProtocolError(
+                    f"{what}: the answer is not JSON but begins {beginning(said)[:80]!r}; is this an OpenAI-compatible "
+                    "server, asked directly?"
+                )
+                unread.retryable = known
+                raise unread from clean_cause(error)
+            status = status_within(answer)
         if status != 200:
             refused = refusal(what, status, response.headers, said, known=known)
             if status in (401, 403):
@@ -215,17 +226,6 @@ class HttpClient:
                 version = "Azure's deployments want a version: ADDRESS?api-version=2024-10-21"
                 refused.args = (f"{refused}; {version}",)
             raise refused
-        try:
-            answer = parsed(said)
-        except ValueError as error:
-            unread = EngineProtocolError(
-                f"{what}: the answer is not JSON but begins {beginning(said)[:80]!r}; is this an OpenAI-compatible "
-                "server, asked directly?"
-            )
-            unread.retryable = known
-            raise unread from clean_cause(error)
-        if within := refusal_within(what, answer):
-            raise within
         self._answered.add(url)
         count_reply(usage_of(answer, 0))
         return answer

@@ -143,14 +143,12 @@ def refusal(what: str, status: int, headers: httpx.Headers, body: bytes, *, know
     return error
 
 
-def refusal_within(what: str, answer: Any) -> EngineError | None:
-    """Returns the error that a reply of status 200 holds, None where it holds none."""
+def status_within(answer: Any) -> int:
+    """Returns the status of a reply that came with 200: another one where it holds an error."""
     if not isinstance(answer, Mapping) or not answer.get("error"):
-        return None
-    said = f"{what}: the server said: {message(answer)}"
+        return 200
     code = str(optional(answer, object, "error", "code"))
-    passes = re.fullmatch(r"\d{3}", code) and _may_pass(int(code))
-    return EngineOverloaded(said) if passes else EngineRejected(said)
+    return int(code) if re.fullmatch(r"[45]\d\d", code) else 400
 
 
 def _may_pass(status: int) -> bool:
