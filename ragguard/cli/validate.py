@@ -80,7 +80,6 @@ def run(
     refuse_together(("--metric", metric), ("several --engine", len(engines) > 1))
     failed: list[str] = []
     remarks: list[str] = []
-    chosen = names_of(scorers) or ()
     with work_status() as tell:
         if labels is not None:
             judged = open_source(data).scored_runs()
@@ -88,11 +87,17 @@ def run(
         elif named is not None:
             found, failed = asyncio.run(_entailers(data, dict.fromkeys(named)))
         else:
-            contexts = read_dataset(data, k, remarks=remarks)
+            contexts, chosen = read_dataset(data, k, remarks=remarks), names_of(scorers) or ()
             if len(engines) > 1:
                 found, failed = asyncio.run(_readers(contexts, engines, judge, chosen, tell))
             else:
-                found = asyncio.run(_data(contexts, data, engines, judge, chosen, metric, tell, remarks))
+                if engines:
+                    work = scored_by_engine(contexts, data, engines[0], judge, chosen, tell, remarks)
+                elif chosen or judge is not None:
+                    raise InvalidInput("engine", None, "--engine, for --scorers and --judge")
+                else:
+                    work = score_contexts(contexts, None, scorers=())
+                found = correlation_tables(measured(asyncio.run(work)), metric)
     notes = [f"{remark}." for remark in remarks]
     tables = [replace(table, notes=(*table.notes, *notes)) for table in found]
     show_results(tables)
@@ -111,19 +116,6 @@ async def _entailers(data: str, addresses: Iterable[str]) -> tuple[list[Table], 
     async with AsyncExitStack() as stack:
         opened = {one: await stack.enter_async_context(aclosing(entailer_of(one))) for one in addresses}
         return await compare_entailers(opened, pairs)
-
-
-async def _data(
-    contexts: list[Context], path: str, engine: Sequence[str], judge: str | None, scorers: Sequence[str],
-    metric: str | None, tell: Progress, remarks: list[str],
-) -> list[Table]:  # fmt: skip
-    if engine:
-        scored = await scored_by_engine(contexts, path, engine[0], judge, scorers, tell, remarks)
-    elif scorers or judge is not None:
-        raise InvalidInput("engine", None, "--engine, for --scorers and --judge")
-    else:
-        scored = await score_contexts(contexts, None, scorers=())
-    return correlation_tables(measured(scored), metric)
 
 
 async def _readers(

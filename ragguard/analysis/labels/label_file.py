@@ -49,10 +49,11 @@ class Label:
 def line_of(item: LabelItem, value: float | None = None, by: str = "") -> str:
     """Returns a line of the file; without a value one that waits to be filled in."""
     kind, run, step, position = item.place
-    at = "" if value is None else datetime.now(UTC).isoformat(timespec="seconds")
     found = {
-        "label": None if value is None else int(value), "by": by, "at": at, "kind": kind, "query": item.query,
-        "text": item.text, "run": run, "step": step, "position": position, "digest": item.digest, "judge": item.judge,
+        "label": None if value is None else int(value), "by": by,
+        "at": "" if value is None else datetime.now(UTC).isoformat(timespec="seconds"),
+        "kind": kind, "query": item.query, "text": item.text, "run": run, "step": step, "position": position,
+        "digest": item.digest, "judge": item.judge,
     }  # fmt: skip
     return json.dumps(found, ensure_ascii=False)
 
@@ -72,18 +73,13 @@ def read_label_file(path: str | Path, *, models: bool = False) -> list[Label]:
         allowed = f"a file that `ragguard label` wrote ({why_unreadable(error)})"
         raise InvalidInput("--labels", str(path), allowed) from error
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        label = _label(f"{path}, line {number}", line)
-        if label is None:
-            continue
-        if label.is_model and not models:
-            raise InvalidInput(
-                f"{path}, line {number}",
-                label.by,
-                "labels of people; a model's correct nothing, as it errs like a judge",
-            )
-        found[label.place, label.by] = label
+        where = f"{path}, line {number}"
+        label = _label(where, line) if line.strip() else None
+        if label is not None:
+            if label.is_model and not models:
+                allowed = "labels of people; a model's correct nothing, as it errs like a judge"
+                raise InvalidInput(where, label.by, allowed)
+            found[label.place, label.by] = label
     if not found:
         raise InvalidInput("--labels", str(path), "at least one label; `ragguard label STORE` asks for them")
     return list(found.values())
@@ -149,9 +145,8 @@ def write_label_page(items: Sequence[LabelItem], path: Path, asked: Mapping[str,
         (PAGE_FILES / f"label.{end}").read_text(encoding="utf-8") for end in ("html", "css", "js")
     )
     data = io.StringIO()
-    write_data(
-        data, "items", page_json({"items": [json.loads(line_of(item)) for item in items], "asked": asked})
-    )
+    lines = [json.loads(line_of(item)) for item in items]
+    write_data(data, "items", page_json({"items": lines, "asked": asked}))
     for name, text in (("policy", content_policy(style, script)), ("style", style), ("script", script)):
         page = page.replace(f"{{{{{name}}}}}", text)
     path.write_text(page.replace("<!-- data -->", data.getvalue()), encoding="utf-8")

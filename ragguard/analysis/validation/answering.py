@@ -6,7 +6,7 @@ before the grades: these come from references alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import TypeVar
@@ -43,20 +43,18 @@ async def with_answers(
     engine = connect(engine)
     prompts = load_prompts((await engine.info()).prompts)
     asked = {at: _reading(prompts, context) for at, context in enumerate(contexts) if context.answer is None}
-    distinct = list(dict.fromkeys(asked.values()))
     asker = _asker(engine, prompts)
     said: dict[SampleQuestion, str] = {}
-    for batch in _batches(distinct, "answering", progress):
+    for batch in _batches(asked.values(), "answering", progress):
         (answers,) = await asker.together([asker(batch)])
         for question, answer in zip(batch, answers, strict=True):
             if isinstance(answer, RagguardError):
                 _raise_unless_of_one(answer)
             else:
                 said[question] = answer.samples[0].text.strip()
-    answered = list(contexts)
-    for at, question in asked.items():
-        answered[at] = replace(contexts[at], answer=said.get(question))
-    return answered
+    return [
+        replace(one, answer=said.get(asked[at])) if at in asked else one for at, one in enumerate(contexts)
+    ]
 
 
 async def grader(engine: Engine) -> Engine | None:
@@ -101,14 +99,12 @@ async def with_outcomes(
         and context.answer is not None
         and (references := short(context.references))
     }
-    distinct = list(dict.fromkeys(wanted.values()))
     grades: dict[tuple[str, str, tuple[str, ...]], float | None] = {}
-    for batch in _batches(distinct, "grading answers", progress):
+    for batch in _batches(wanted.values(), "grading answers", progress):
         grades.update(zip(batch, await asker.together([graded(*one) for one in batch]), strict=True))
-    judged = list(contexts)
-    for at, one in wanted.items():
-        judged[at] = replace(contexts[at], outcome=grades[one])
-    return judged
+    return [
+        replace(one, outcome=grades[wanted[at]]) if at in wanted else one for at, one in enumerate(contexts)
+    ]
 
 
 def _reading(prompts: PromptSet, context: Context) -> SampleQuestion:
@@ -121,12 +117,13 @@ def _asker(engine: Engine, prompts: PromptSet) -> Asker:
     return Asker(Models(engine, engine, EngineEntailer(engine, prompts)))
 
 
-def _batches(items: Sequence[T], what: str, progress: Progress) -> Iterator[Sequence[T]]:
-    """Yields the items in batches; says before each, and at the end, how many are done."""
-    for start in range(0, len(items), BATCH):
-        progress(what, start, len(items))
-        yield items[start : start + BATCH]
-    progress(what, len(items), len(items))
+def _batches(items: Iterable[T], what: str, progress: Progress) -> Iterator[Sequence[T]]:
+    """Yields the items, equal ones once, in batches; says before each, and at the end, how many are done."""
+    distinct = list(dict.fromkeys(items))
+    for start in range(0, len(distinct), BATCH):
+        progress(what, start, len(distinct))
+        yield distinct[start : start + BATCH]
+    progress(what, len(distinct), len(distinct))
 
 
 class _WordsAlone:
@@ -207,10 +204,6 @@ async def compare_readers(
             predicted[name] = {str(row[0]): row[1:4] for row in first.rows}
         except RagguardError as error:
             notes.append(f"{name}: {error}.")
-    notes = [
-        "Each reader's own greedy answers. SePer: its belief in the references before and after reading, with "
-        "`--scorers belief`.", *failed, *notes,
-    ]  # fmt: skip
     columns = (
         "reader",
         "correct, %",
@@ -221,6 +214,9 @@ async def compare_readers(
         "ΔSePer",
         "contexts",
     )
+    about = "SePer: its belief in the references before and after reading, with `--scorers belief`."
+    notes = [f"Each reader's own greedy answers. {about}", *failed, *notes]
+    source = "UDCG, table 6, and SePer, figure 4"
     metrics = dict.fromkeys(metric for of_reader in predicted.values() for metric in of_reader)
     none: tuple[Cell, ...] = (None, None, None)
     of_metrics = tuple(
@@ -228,13 +224,10 @@ async def compare_readers(
     )
     titles = ("metric", *(word for name in predicted for word in (name, "from", "to")))
     which = "Which metric goes with each reader's outcomes: Spearman"
-    return [
-        Table(
-            "readers", "What each reader answers", columns, tuple(rows),
-            source="UDCG, table 6, and SePer, figure 4", notes=tuple(notes),
-        ),
-        Table("readers-correlations", which, titles, of_metrics),
-    ], failed  # fmt: skip
+    shown = Table(
+        "readers", "What each reader answers", columns, tuple(rows), source=source, notes=tuple(notes)
+    )
+    return [shown, Table("readers-correlations", which, titles, of_metrics)], failed
 
 
 def _answers(name: str, scored: Sequence[Scored]) -> list[tuple[Cell, ...]]:
