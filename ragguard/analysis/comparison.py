@@ -157,19 +157,8 @@ class Comparison:
     paired: int
     only_before: int
     only_after: int
-    missing: list[str]
-    """Metrics that one side lacks."""
-    k_before: float | None
-    """K, the number of places in the prompt of a step, on average over the questions in common; scores that are
-    computed on K shift with it. None where no steps are known, as of a score file."""
-    k_after: float | None
-    failures_before: int
-    failures_after: int
-    """Scores that could not be given."""
-    judged_otherwise: dict[str, list[str]]
-    """Metrics whose scores differ in engine, prompts or settings between the sides, with what made them."""
-    remarks: list[str] = field(default_factory=list)
-    """The facts that a reader of the numbers has to know of either side, such as runs that are missing."""
+    notes: list[str] = field(default_factory=list)
+    """The sentences that a reader of the numbers has to know of either side, such as what was not compared."""
 
     @property
     def decisive(self) -> list[Change]:
@@ -209,27 +198,6 @@ class Comparison:
             f"p is from sign flips of the questions' differences, {together}: where nothing differs, any is called "
             f"different once in {1 / SIGNIFICANT:.0f} comparisons."
         )
-
-    @property
-    def notes(self) -> list[str]:
-        """The sentences that a reader of the numbers has to know of either side."""
-        found = []
-        if None not in (self.k_before, self.k_after) and self.k_before != self.k_after:
-            k = f"{self.k_before:.1f} before and {self.k_after:.1f} after"
-            found.append(f"K is {k}: scores on other K are not alike.")
-        if self.only_before or self.only_after:
-            found.append(f"Left out: {self.only_before} questions only before, {self.only_after} only after.")
-        if self.missing:
-            found.append(f"On one side only: {', '.join(self.missing)}.")
-        if self.failures_before or self.failures_after:
-            found.append(f"Scores that failed: {self.failures_before} before, {self.failures_after} after.")
-        if self.judged_otherwise:
-            first, origins = next(iter(self.judged_otherwise.items()))
-            found.append(
-                "Not scored alike on both sides, so that a difference may be the judge's: "
-                f"{', '.join(self.judged_otherwise)}. {first}: {'; '.join(origins)}."
-            )
-        return [*found, *(f"{remark}." for remark in self.remarks)]
 
     def resting_on(self, metric: str) -> str:
         """Returns the sentence about a metric that was compared on fewer questions than the two sides have; "" where it

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -123,8 +123,8 @@ def compare(before: Questions, after: Questions, draws: int = 9999, seed: int = 
     compared, a, b = [both[row] for row in rows], a[np.ix_(rows, columns)], b[np.ix_(rows, columns)]
     gap = b - a
     gap[np.abs(gap) <= TOLERANCE * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))] = 0.0
-    one_sided = [*(before.values.keys() ^ after.values.keys()), *(set(both) - set(compared))]
     changes = _changes(compared, [named[series] for series in compared], a, gap, min(draws, MOST_DRAWS), seed)
+    one_sided = before.values.keys() ^ after.values.keys() | set(both) - set(compared)
     return Comparison(
         changes,
         _fallen(changes, [after.asked[shared[column]] for column in columns], a, b, gap),
@@ -132,18 +132,42 @@ def compare(before: Questions, after: Questions, draws: int = 9999, seed: int = 
         paired=len(shared),
         only_before=len(before.asked) - len(shared),
         only_after=len(after.asked) - len(shared),
-        missing=sorted({named[series] for series in one_sided}),
-        k_before=before.k(shared),
-        k_after=after.k(shared),
-        failures_before=before.failures,
-        failures_after=after.failures,
-        judged_otherwise={
-            named[series]: sorted(before.origins[series] ^ after.origins[series])
-            for series in both
-            if before.origins[series] != after.origins[series]
-        },
-        remarks=list(dict.fromkeys((*before.remarks, *after.remarks))),
+        notes=_notes(before, after, shared, named, one_sided),
     )
+
+
+def _notes(
+    before: Questions,
+    after: Questions,
+    shared: Sequence[str],
+    named: Mapping[Series, str],
+    one_sided: Collection[Series],
+) -> list[str]:
+    """Returns the sentences that a reader of the numbers has to know of two sides that have some questions in
+    common, and some series on one side only."""
+    found = []
+    was, now = before.k(shared), after.k(shared)
+    if was is not None and now is not None and was != now:
+        found.append(f"K is {was:.1f} before and {now:.1f} after: scores on other K are not alike.")
+    alone = [len(side.asked) - len(shared) for side in (before, after)]
+    if any(alone):
+        found.append(f"Left out: {alone[0]} questions only before, {alone[1]} only after.")
+    if one_sided:
+        found.append(f"On one side only: {', '.join(sorted({named[one] for one in one_sided}))}.")
+    if before.failures or after.failures:
+        found.append(f"Scores that failed: {before.failures} before, {after.failures} after.")
+    otherwise = {
+        named[series]: sorted(before.origins[series] ^ after.origins[series])
+        for series in sorted(before.values.keys() & after.values.keys())
+        if before.origins[series] != after.origins[series]
+    }
+    if otherwise:
+        first, origins = next(iter(otherwise.items()))
+        found.append(
+            "Not scored alike on both sides, so that a difference may be the judge's: "
+            f"{', '.join(otherwise)}. {first}: {'; '.join(origins)}."
+        )
+    return [*found, *(f"{remark}." for remark in dict.fromkeys((*before.remarks, *after.remarks)))]
 
 
 def _named(side: Questions) -> str:

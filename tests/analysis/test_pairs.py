@@ -137,8 +137,9 @@ def test_a_metric_on_few_questions_is_corrected_for_those_that_are_less_clear_al
 def test_a_change_of_the_judge_is_told_apart_from_a_change_of_the_retrieval():
     a = side([0.1, 0.2], engine="nano:1", prompts="nano/1") + side([1, 1], "coverage", engine="nano:1")
     b = side([0.1, 0.2], engine="vllm:2", prompts="default/1") + side([1, 1], "coverage", engine="nano:1")
-    assert compared(a, a).judged_otherwise == {}
-    assert compared(a, b).judged_otherwise == {"udcg": ["nano:1, nano/1,  ", "vllm:2, default/1,  "]}
+    assert compared(a, a).notes == []
+    (note,) = compared(a, b).notes
+    assert "the judge's: udcg. udcg: nano:1, nano/1,  ; vllm:2, default/1,  ." in note
 
 
 def test_an_endless_effect_is_no_number_of_json():
