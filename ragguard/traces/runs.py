@@ -20,6 +20,10 @@ from ragguard.traces.tree import RunRoot, root_so_far, run_roots
 
 REMARKS = "remarks"
 """Metadata key of a run: what of its trace was not understood, in sentences."""
+EVALUATIONS = "evaluations"
+"""Metadata key of a run: the evaluations by others that its spans report."""
+EVALUATION = "gen_ai.evaluation.result"
+"""The event in which OpenTelemetry's conventions report an evaluation."""
 SESSION = "session_id"
 MOST_STEPS = 1000
 _MOST_CALLS = 200
@@ -69,6 +73,9 @@ def _run(root: RunRoot) -> TracedRun:
         "service": next((record.span.service for record in records if record.span.service), None),
         "convention": next((record.convention for record in (top, *records) if record.convention), None),
         MODEL_CALLS: [record.call for record in records if record.call][:_MOST_CALLS],
+        EVALUATIONS: [
+            event.attributes for record in records for event in record.span.events if event.name == EVALUATION
+        ][:_MOST_CALLS],
         REMARKS: said,
     }
     run = Run(

@@ -140,5 +140,12 @@ def test_documents_without_texts_are_said():
     assert "without their texts" in found.remarks[0]
 
 
+def test_evaluations_of_others_are_kept():
+    said = {"gen_ai.evaluation.name": "relevance", "gen_ai.evaluation.score.value": 0.5}
+    events = [("gen_ai.evaluation.result", said)]
+    run = only_run(span(1, openinference__span__kind="RETRIEVER", **documents("a"), events=events))
+    assert run.metadata["evaluations"] == [said]
+
+
 def test_an_http_request_is_no_pipeline():
     assert list(read([span(1, http__method="GET")])) == []
