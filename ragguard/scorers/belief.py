@@ -60,11 +60,6 @@ class Target:
     given: tuple[str, ...] = ()
     """The references as the run has them, before a long answer is shortened."""
 
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """Facts for the reader of a score: the answer as it was shortened."""
-        return {"condensed": self.references[0]} if self.references != self.given else {}
-
 
 class _Wanted(NamedTuple):
     """A score to give: a change between contexts, of one kind of estimate."""
@@ -145,7 +140,7 @@ class Belief:
         can = self.by == "likelihood" or "continuations" in setting.engine.capabilities
         if self.by != "samples" and target.references and can:
             likely = await likelihoods(view, layout.contexts, target.references, ask)
-            _BeliefReport(writer, layout, target, likely).write(_likelihood_scores(layout))
+            _write(writer, layout, target, likely, _likelihood_scores(layout))
             sure = _sure(likely)
         if self.by == "likelihood":
             return writer.results()
@@ -163,7 +158,7 @@ class Belief:
                     meanings.words(sample.text)
         estimator = Estimator(self.weights, self.kernel, self.over_references)
         beliefs = await estimator.beliefs(drawn, target.references, meanings) | sure
-        _BeliefReport(writer, layout, target, beliefs).write(self._wanted(layout, target))
+        _write(writer, layout, target, beliefs, self._wanted(layout, target))
         return writer.results()
 
     async def _draw(
@@ -302,54 +297,42 @@ def _condensed(writer: ScoreWriter, target: Target, answer: SampleAnswer | Raggu
     return Target((short,), "answer", target.given)
 
 
-@dataclass(frozen=True, slots=True)
-class _BeliefReport:
-    """Adds the scores that follow from the beliefs."""
-
-    writer: ScoreWriter
-    layout: Layout
-    target: Target
-    beliefs: Beliefs
-
-    def write(self, scores: Sequence[_Wanted]) -> None:
-        """Adds the scores, or the failures for which they cannot be given."""
-        for wanted in scores:
-            step = wanted.contexts.step if wanted.contexts else None
-            with self.writer.failing(wanted.name, step):
-                self._add(wanted, {key: answered(self.beliefs[key]) for key in wanted.change})
-
-    def _add(self, wanted: _Wanted, known: Mapping[Key, BeliefIn]) -> None:
-        """Adds one score: the weighted sum, over the contexts of a change, of one kind of estimate."""
-        name, change, contexts, kind = wanted
-        target = Target() if kind == "entropy" else self.target
-        estimates = {key: one.estimates[kind] for key, one in known.items()}
-        value, stderr = combine(change, estimates)
-        self.writer.add(
-            name,
-            value,
-            step=contexts.step if contexts else None,
-            stderr=stderr,
-            explanation=_explained(change, estimates, falls=kind == "entropy"),
-            label="support" if target.source == "answer" else "",
-            reference_source=target.source,
-            references=target.given,
-            metadata={**self._metadata(known, contexts), **target.metadata},
-        )
-
-    def _metadata(self, known: Mapping[Key, BeliefIn], contexts: StepContexts | None) -> dict[str, Any]:
-        facts: dict[str, Any] = {}
-        for one in known.values():
-            facts |= one.metadata
-        if cut := max((one.metadata.get(CUT_TOKENS, 0) for one in known.values()), default=0):
-            facts[CUT_TOKENS] = cut
-        if dropped := max((self.layout.contexts[key].dropped for key in known), default=0):
-            facts[LEFT_OUT] = dropped
-        if contexts and contexts.parallel > 1:
-            facts["parallel"] = contexts.parallel
-            facts["order"] = "tool calls" if contexts.parallel > ALL_ORDERS else "mean over all"
-        if contexts is None and self.writer.view.steps_over_cap:
-            facts["steps_not_scored"] = len(self.writer.view.steps_over_cap)
-        return facts
+def _write(
+    writer: ScoreWriter, layout: Layout, target: Target, beliefs: Beliefs, scores: Sequence[_Wanted]
+) -> None:
+    """Adds the scores, or the failures for which they cannot be given. A score is the weighted sum, over the contexts
+    of a change, of one kind of estimate."""
+    for name, change, contexts, kind in scores:
+        step, of = contexts.step if contexts else None, Target() if kind == "entropy" else target
+        with writer.failing(name, step):
+            known = {key: answered(beliefs[key]) for key in change}
+            estimates = {key: one.estimates[kind] for key, one in known.items()}
+            value, stderr = combine(change, estimates)
+            facts: dict[str, Any] = {}
+            for one in known.values():
+                facts |= one.metadata
+            if cut := max((one.metadata.get(CUT_TOKENS, 0) for one in known.values()), default=0):
+                facts[CUT_TOKENS] = cut
+            if dropped := max((layout.contexts[key].dropped for key in known), default=0):
+                facts[LEFT_OUT] = dropped
+            if contexts and contexts.parallel > 1:
+                facts["parallel"] = contexts.parallel
+                facts["order"] = "tool calls" if contexts.parallel > ALL_ORDERS else "mean over all"
+            if contexts is None and writer.view.steps_over_cap:
+                facts["steps_not_scored"] = len(writer.view.steps_over_cap)
+            if of.references != of.given:
+                facts["condensed"] = of.references[0]
+            writer.add(
+                name,
+                value,
+                step=step,
+                stderr=stderr,
+                explanation=_explained(change, estimates, falls=kind == "entropy"),
+                label="support" if of.source == "answer" else "",
+                reference_source=of.source,
+                references=of.given,
+                metadata=facts,
+            )
 
 
 def _explained(change: Change, estimates: Mapping[Key, Estimate], *, falls: bool) -> str:
