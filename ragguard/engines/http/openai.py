@@ -107,7 +107,7 @@ async def look_at_chat(client: HttpClient, served: ServedModel, notes: Sequence[
         label_tokens=1 if is_listed else ANSWERS * (LABEL_TOKENS + thinking),
         thinking_tokens=thinking,
     )
-    return ChatModel(client, info, dialect, shown, is_ambiguous)
+    return ChatModel(client, info, dialect, shows=shown, is_ambiguous=is_ambiguous)
 
 
 @dataclass(slots=True)
@@ -154,28 +154,15 @@ class ChatModel:
             )
         if self.shows and not (self.is_ambiguous and ABSTENTION in request.labels):
             # Beside a greedy token, as some servers show the sampled token in place of the least probable of the list.
-            found = await self._answers(self._drawn(request, 1, 1, 0.0), top=True)
+            drawn = _drawn(request, n=1, max_tokens=1, temperature=0.0)
+            found = await self._answers(drawn, top=True)
             rows = [listed(self._shown(choices), request.labels) for (choices, _), _ in found]
             return found, [(p, not any(bound), "first_token", bound, None) for p, bound in rows]
         # Samples are seeded, so that the same question has the same answer wherever the server keeps seeds.
-        found = await self._answers(self._drawn(request, ANSWERS, LABEL_TOKENS, 1.0, seed=0))
+        drawn = _drawn(request, n=ANSWERS, max_tokens=LABEL_TOKENS, temperature=1.0, seed=0)
+        found = await self._answers(drawn)
         shares = [estimated(self._said(choices), request.labels) for (choices, _), _ in found]
         return found, [(p, False, "sampled", None, stderr) for p, stderr in shares]
-
-    @staticmethod
-    def _drawn(
-        request: Request, n: int, tokens: int, temperature: float, seed: int | None = None
-    ) -> DrawRequest:
-        """Returns a request for answers to the prompts of another request."""
-        return DrawRequest(
-            request.prompts,
-            n,
-            tokens,
-            temperature,
-            seed,
-            deadline=request.deadline,
-            priority=request.priority,
-        )
 
     def _shown(self, choices: Sequence[Choice]) -> Choice:
         """Returns the one choice if it lists the most probable first tokens, or is empty."""
@@ -239,6 +226,11 @@ class ChatModel:
 
 _PromptAnswer: TypeAlias = tuple[tuple[list[Choice], Usage], int]
 """The choices for one prompt, what they cost, and the tokens that were cut from the prompt."""
+
+
+def _drawn(request: Request, **how: Any) -> DrawRequest:
+    """Returns a request for answers to the prompts of another request."""
+    return DrawRequest(request.prompts, deadline=request.deadline, priority=request.priority, **how)
 
 
 def _sample(choice: Choice) -> Sample:
