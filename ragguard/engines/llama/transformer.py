@@ -48,14 +48,6 @@ class LayerWeights(NamedTuple):
     post_norm: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class _TransformerLayer:
-    qkv: Floats
-    o: Floats
-    gate_up: Floats
-    down: Floats
-
-
 @dataclass(slots=True)
 class Memory:
     """Keys and values: layers × (rows, heads, tokens, head size); of each row the first `lengths` tokens count."""
@@ -89,12 +81,12 @@ class Transformer:
         self._embed = embed
         self._norm = norm
         self._output = (embed if output is None else output).T
-        self._layers = []
+        self._layers: list[list[Floats]] = []
+        """The matrices of each layer: queries, keys and values; output; gate and up; down."""
         for w in layers:
             qkv = np.concatenate([w.q * np.float32(config.head_dim**-0.5), w.k, w.v]) * w.input_norm
             gate_up = np.concatenate([w.gate, w.up]) * w.post_norm
-            matrices = (np.ascontiguousarray(m.T) for m in (qkv, w.o, gate_up, w.down))
-            self._layers.append(_TransformerLayer(*matrices))
+            self._layers.append([np.ascontiguousarray(m.T) for m in (qkv, w.o, gate_up, w.down)])
         half = config.head_dim // 2
         speeds = config.rope_theta ** (-np.arange(half) / half)
         angles = np.arange(config.max_position_embeddings)[:, None] * speeds
@@ -121,9 +113,9 @@ class Transformer:
         heads, shared, size = config.num_attention_heads, config.num_key_value_heads, config.head_dim
         x = self._embed[ids]
         memory = Memory([], [], before + lengths)
-        for layer in self._layers:
-            final = layer is self._layers[-1]
-            qkv = (_normed(x, config.rms_norm_eps) @ layer.qkv).reshape(count, longest, -1, size)
+        for number, (to_qkv, to_output, to_gate_up, down) in enumerate(self._layers, 1):
+            final = number == len(self._layers)
+            qkv = (_normed(x, config.rms_norm_eps) @ to_qkv).reshape(count, longest, -1, size)
             turned = _rotated(qkv[:, :, : heads + shared], cos, sin)
             queries, keys = turned[:, :, :heads], turned[:, :, heads:].transpose(0, 2, 1, 3)
             values = qkv[:, :, heads + shared :].transpose(0, 2, 1, 3)
@@ -153,15 +145,15 @@ class Transformer:
             memory.keys.append(keys)
             memory.values.append(values)
             mixed = mixed.transpose(0, 2, 1, 3).reshape(count, asked, heads * size)
-            x = np.asarray(x + mixed @ layer.o, dtype=np.float32)
-            wide = _normed(x, config.rms_norm_eps) @ layer.gate_up
+            x = np.asarray(x + mixed @ to_output, dtype=np.float32)
+            wide = _normed(x, config.rms_norm_eps) @ to_gate_up
             gate, up = wide[..., : config.intermediate_size], wide[..., config.intermediate_size :]
             up *= gate
             np.negative(gate, out=gate)
             np.exp(gate, out=gate)
             gate += 1.0
             up /= gate
-            x += up @ layer.down
+            x += up @ down
         # Where a past is shorter than the longest one, the new keys are moved to directly after it.
         if past:
             _close_gaps(memory, before, width, longest)

@@ -1,7 +1,6 @@
 """The thread of one model: jobs without an end, and the end of the process."""
 
 import asyncio
-import gc
 import threading
 
 import pytest
@@ -25,37 +24,6 @@ async def test_closing_ends_a_job_after_its_batch_and_refuses_the_next():
     for job in (under_way, worker.run(batches)):
         with pytest.raises(Closed, match="the model was closed"):
             await job
-
-
-async def test_queued_job_that_nobody_waits_for_any_more_ends_without_a_report_of_asyncio():
-    worker, begun, release, reported = (
-        Worker("the model", lambda: 1),
-        threading.Event(),
-        threading.Event(),
-        [],
-    )
-    asyncio.get_running_loop().set_exception_handler(
-        lambda loop, context: reported.append(context["message"])
-    )
-
-    def hold(model, still_wanted):
-        begun.set()
-        release.wait(30)
-
-    first = asyncio.create_task(worker.run(hold))
-    await aeventually(begun.is_set)
-    queued = asyncio.create_task(worker.run(lambda model, still_wanted: 2))
-    await asyncio.sleep(0)
-    queued.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await queued
-    release.set()
-    await first
-    assert await worker.run(lambda model, still_wanted: 3) == 3
-    del queued
-    gc.collect()
-    await asyncio.sleep(0)
-    assert reported == []
 
 
 async def test_job_without_an_end_is_given_up_after_its_time(monkeypatch):

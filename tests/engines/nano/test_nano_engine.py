@@ -2,18 +2,13 @@
 understand.
 """
 
-import asyncio
-import threading
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.polling import aeventually
 
 from ragguard import DistractorGuard, Passage, RagGuard, RetrievalStep, Run, connect, world
 from ragguard.engines.entailer import EngineEntailer, Pair
-from ragguard.engines.llama.network import Network
 from ragguard.engines.nano.nano_engine import SPECIAL, NanoEngine, load_tokenizer
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.token_model import MARKER, find_out
@@ -48,21 +43,6 @@ async def test_nano_answers_from_gold_and_abstains_without_it() -> None:
     p = np.asarray(await engine.label_probs(asked, ["NO-RESPONSE"]))[:, 0]
     assert p[:60].mean() < 0.2
     assert p[60:].mean() > 0.8
-
-
-async def test_the_loop_stays_free_while_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    compute, computing, may_go_on = Network.next_logprobs, threading.Event(), threading.Event()
-
-    def held(model: Network, *given: object) -> object:
-        computing.set()
-        assert may_go_on.wait(20), "the loop, which lets it go on, is held up"
-        return compute(model, *given)
-
-    monkeypatch.setattr(Network, "next_logprobs", held)
-    call = asyncio.ensure_future(NanoEngine().label_probs(rendered(3), ["A"]))
-    await aeventually(computing.is_set)
-    may_go_on.set()
-    await call
 
 
 TOKENIZER = load_tokenizer()
