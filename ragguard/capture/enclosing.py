@@ -63,17 +63,11 @@ def context_of(span: Span) -> TraceContext | None:
     context = span.get_span_context()
     if not context.trace_id or not context.span_id:
         return None
-    return TraceContext(
-        f"{context.trace_id:032x}",
-        f"{context.span_id:016x}",
-        context.trace_flags.sampled,
-        _is_retrieval(span),
+    about = getattr(span, "attributes", None) or {}
+    is_retrieval = (
+        about.get("openinference.span.kind") == "RETRIEVER"
+        or about.get("gen_ai.operation.name") in _RETRIEVALS
     )
-
-
-def _is_retrieval(span: object) -> bool:
-    attributes = getattr(span, "attributes", None)
-    if not attributes:
-        return False
-    kind, operation = attributes.get("openinference.span.kind"), attributes.get("gen_ai.operation.name")
-    return bool(kind == "RETRIEVER" or operation in _RETRIEVALS)
+    return TraceContext(
+        f"{context.trace_id:032x}", f"{context.span_id:016x}", context.trace_flags.sampled, is_retrieval
+    )

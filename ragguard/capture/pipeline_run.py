@@ -14,7 +14,7 @@ from typing import Any
 
 from ragguard.capture.decisions import Verdict, about, concerned, merged
 from ragguard.capture.declarations import TOOL
-from ragguard.capture.events import RunEnded, RunNames
+from ragguard.capture.events import UNNAMED, RunEnded, RunNames
 from ragguard.capture.handle import innermost
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
@@ -44,7 +44,7 @@ class PipelineRun:
     references: list[str] | None = None
     metadata: Mapping[str, Any] = {}
     sub_questions: list[str] | None = None
-    names = RunNames()
+    names = UNNAMED
     trace: TraceContext | None = None
     started_ns = 0
     begun = False
@@ -214,11 +214,12 @@ class ToolResult:
     @classmethod
     def _read(cls, output: object, text: str) -> ToolResult:
         content = getattr(output, "content", None)
-        if isinstance(content, (list, tuple)) and (spelling := _mcp_spelling(output)):
-            blocks = [block.text for block in content if isinstance(getattr(block, "text", None), str)]
-            failed, structured = spelling
-            error = "\n".join(blocks) if getattr(output, failed) else None
-            return cls(blocks, getattr(output, structured, None), error)
+        # MCP's CallToolResult, whose fields the package `mcp` spells in snake case from version 2 on.
+        for failed, structured in (("is_error", "structured_content"), ("isError", "structuredContent")):
+            if isinstance(content, (list, tuple)) and hasattr(output, failed):
+                blocks = [block.text for block in content if isinstance(getattr(block, "text", None), str)]
+                error = "\n".join(blocks) if getattr(output, failed) else None
+                return cls(blocks, getattr(output, structured, None), error)
         if isinstance(output, (Mapping, list, tuple)):
             return cls(structure=_copied(output))
         return cls([output if isinstance(output, str) else text])
@@ -232,10 +233,8 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """The whole result as one text."""
-        if self.blocks or self.structure is None:
-            return "\n".join(self.blocks)
-        return json.dumps(self.structure, ensure_ascii=False, default=str)
+        """The whole result as one text, which is its passage where no splitter can take it apart."""
+        return "\n".join(self.blocks) or json.dumps(self.structure, ensure_ascii=False, default=str)
 
     def split(self, splitter: Splitter) -> Iterable[str | Passage]:
         """Returns the splitter's passages of each text; where the splitter fails, the items of the structured data. A
@@ -249,13 +248,6 @@ class ToolResult:
             if items is None:
                 raise
             return items
-
-
-def _mcp_spelling(output: object) -> tuple[str, str] | None:
-    """Returns how MCP's CallToolResult spells whether it is an error, and its structured data; None for anything else.
-    The package `mcp` spells both in snake case from version 2 on."""
-    spellings = ("is_error", "structured_content"), ("isError", "structuredContent")
-    return next((spelling for spelling in spellings if hasattr(output, spelling[0])), None)
 
 
 def _copied(value: Any) -> Any:
