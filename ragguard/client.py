@@ -39,8 +39,7 @@ from ragguard.scorers.settings import ScoringSettings
 from ragguard.scorers.view import Caps
 from ragguard.service.batches import Redact
 from ragguard.service.configuration import Configuration, When
-from ragguard.service.flushing import Report
-from ragguard.service.service import SCORER, Service, in_each_process
+from ragguard.service.service import SCORER, Report, Service, in_each_process
 from ragguard.storage.files.runfile import is_question_file, sub_questions_in
 from ragguard.storage.source import Runs
 from ragguard.storage.sqlite.store import Durability, Store

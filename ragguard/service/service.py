@@ -1,4 +1,4 @@
-"""The service behind one RagGuard: starts and ends its intake, store, worker and sinks.
+"""The service behind one RagGuard: starts and ends its intake, store, worker and sinks, and reports their state.
 
 Starts nothing until it is needed, keeps working in a forked child, and ends with the process.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Coroutine, Set
+from collections.abc import Coroutine, Iterator, Set
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ragguard.capture.declarations import what_to_do
@@ -25,8 +25,8 @@ from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import BackgroundLoop
 from ragguard.service.batches import Redactor
 from ragguard.service.configuration import LONGEST, Configuration
-from ragguard.service.delivery import Delivery
-from ragguard.service.flushing import Ending, Report, at_exit, forget
+from ragguard.service.delivery import Delivery, Undelivered
+from ragguard.service.flushing import Ending, at_exit, forget
 from ragguard.service.intake import Intake
 from ragguard.service.run_scoring import RunScoring
 from ragguard.service.scoring_worker import LiveScoring, ScoringWorker
@@ -43,6 +43,123 @@ _RECENT_SECONDS = 30.0
 """The seconds for which a failed call to an engine counts as the reason why runs are pending."""
 _CAPTURED = ("steps_captured", "runs_scored", "runs_unscored", "runs_failed")
 """The counters that show that something was captured, or given to be scored."""
+_UNSCORED = "not everything is scored"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The state of all that was captured; true if all is scored, stored and delivered, or failed for good, and nothing
+    was dropped or lost."""
+
+    complete: bool
+    captured: int = 0
+    """Runs that ended, since this RagGuard was made; one that goes on, once for each part."""
+    steps: int = 0
+    scored: int = 0
+    """Runs whose scores could all be computed."""
+    failed: int = 0
+    """Runs of which a score could not be computed, and is not tried again."""
+    pending: int = 0
+    """Runs that have ended and are still to be scored, those that wait for another attempt included."""
+    open: int = 0
+    """Runs that have not ended; they are scored at their ends."""
+    dropped: int = 0
+    """Runs that were dropped unscored, as too many waited in memory and there is no store."""
+    lost: int = 0
+    """Events that never reached the store."""
+    degraded: bool = False
+    """True while the disk takes nothing, and what is captured waits in memory."""
+    seconds: float = 0.0
+    retrying: int = 0
+    """Runs among the pending ones that failed for now and are tried again."""
+    unscored: int = 0
+    """Runs that were stored, and of which no score was asked for, or none exists."""
+    unsampled: int = 0
+    """Runs that were not captured, because of `sample_rate`."""
+    undelivered: tuple[Undelivered, ...] = ()
+    """The losses on the way to sinks."""
+    delivered: int = 0
+    """Runs that a sink has taken, also those of earlier processes; one that was sent once more counts again."""
+    delivering: int = 0
+    """Runs whose scoring is done and which are still to be delivered to a sink."""
+    sent_to: str = ""
+    """The address of the service that scores, where this RagGuard captures alone and sends."""
+    cause_failed: str = ""
+    """The latest failure that is not tried again."""
+    cause_pending: str = ""
+    """The error of a call to an engine that is being repeated."""
+    cause_retrying: str = ""
+    """The latest failure that is tried again."""
+    no_capture_reason: str = ""
+    """The calls that were seen in place of retrievals where none was captured, and what to do."""
+    late: int = 0
+    """Retrievals and answers that came after the end of their runs, and so are not recorded."""
+    cut_short: int = 0
+    """Runs that ended as `abandoned` since more than `max_open_runs` were open, and that have not ended since."""
+
+    def __bool__(self) -> bool:
+        return self.complete
+
+    def __str__(self) -> str:
+        parts = "; ".join(self._parts())
+        return f"{self._verdict()}{': ' if parts else ''}{parts} ({self.seconds:.1f} s)"
+
+    def _verdict(self) -> str:
+        if self.lost or self.late or self.cut_short or self.degraded:
+            return "not everything is stored"
+        if self.pending or self.dropped or not (self.complete or self.undelivered or self.delivering):
+            return "not everything is sent" if self.sent_to else _UNSCORED
+        if self.undelivered or self.delivering:
+            return "not everything was delivered"
+        if self.failed:
+            return "done, but not everything could be scored"
+        if not (self.captured or self.scored or self.unscored):
+            if self.delivered:
+                return "everything is delivered"
+            return "no run has ended" if self.open else "nothing was captured by this RagGuard"
+        if self.sent_to:
+            return "everything is stored and sent"
+        return "everything is stored" if self.unscored else "everything is scored and stored"
+
+    def _parts(self) -> Iterator[str]:
+        done = self.captured or self.scored or self.unscored
+        sent = f"sent to {self.sent_to}, which scores them"
+        cut_short = (
+            "runs ended as abandoned, as more were open than max_open_runs allows; what they retrieve later is not "
+            "recorded, and their answers are"
+        )
+        kind = "runs" if self.sent_to else "scored runs"
+        for number, what, cause in (
+            (self.scored, "scored", ""),
+            (0 if self.sent_to else self.unscored, "kept without a score", ""),
+            (self.delivered if self.sent_to else 0, sent, ""),
+            (0 if self.sent_to or done else self.delivered, "of an earlier process", ""),
+            (self.failed, "with scores that failed for good", self.cause_failed),
+            (self.pending, "pending", "" if self.retrying else self.cause_pending),
+            (self.retrying, "of them failed for now and tried again", self.cause_retrying),
+            (self.open, "open", ""),
+            (self.dropped, "let go unscored, as more waited than queue_size allows without a store", ""),
+            (self.lost, "events or runs lost", ""),
+            (self.late, "retrievals or answers came after the end of their runs and are not recorded", ""),
+            (self.cut_short, cut_short, ""),
+            (self.delivering, f"{kind} not yet delivered", ""),
+            (self.unsampled, "not captured, as sample_rate wants it", ""),
+        ):
+            if number:
+                yield f"{number:,} {what}{f' ({cause})' if cause else ''}"
+        if self.degraded:
+            yield "the disk takes nothing now, and what was captured waits in memory"
+        yield from map(str, self.undelivered)
+        lost = self.lost or self.late or self.undelivered
+        if not (self.complete or self.captured or self.pending or self.open or self.delivering or lost):
+            yield (
+                "what was captured waits for the thread that writes: for the disk, or for a `__str__`, a splitter or a "
+                "redaction of yours that takes long"
+            )
+        elif self._verdict() == _UNSCORED and not (self.pending or self.dropped):
+            yield "how much is left was not known in time"
+        if self.no_capture_reason:
+            yield self.no_capture_reason
 
 
 class Service:

@@ -11,7 +11,7 @@ from support.scripted_engine import ScriptedEngine
 from ragguard import Passage, RagGuard
 from ragguard.errors import EngineRejected
 from ragguard.service.delivery import Undelivered
-from ragguard.service.flushing import Report
+from ragguard.service.service import Report
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
 
