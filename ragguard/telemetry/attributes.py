@@ -9,7 +9,7 @@ from ragguard.capture.events import CALLER_ID
 from ragguard.records import K_ERROR, Advice, Decision, Failure, Passage, RetrievalStep, Run, Score, Usage
 from ragguard.scorers.explanation import Explanation
 from ragguard.telemetry import names as n
-from ragguard.telemetry.values import Attributes, Content, Value, as_list, identifier, plain
+from ragguard.telemetry.values import Attributes, Content, Value, identifier, plain
 
 Event = tuple[str, dict[str, Value]]
 MOST = 128
@@ -87,7 +87,7 @@ class Writer:
         if decision.dropped:
             span.add(n.GUARD_DROPPED_POSITIONS, [drop.position for drop in decision.dropped])
             span.add(n.GUARD_DROPPED_REASONS, [drop.reason for drop in decision.dropped])
-            span.add(n.GUARD_DROPPED_UTILITY, as_list([drop.utility for drop in decision.dropped]))
+            span.add(n.GUARD_DROPPED_UTILITY, [drop.utility for drop in decision.dropped])
         if decision.would_drop:
             span.add(n.GUARD_WOULD_DROP, [drop.position for drop in decision.would_drop])
         if self.content.inputs:

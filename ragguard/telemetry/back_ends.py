@@ -136,9 +136,9 @@ class PhoenixSink:
 
     Args:
         url: The server's address.
-        spans: An OtelSink of your own that writes the spans. None: one to `url`.
         project: The project's name in Phoenix.
         api_key: The server's key. None: PHOENIX_API_KEY from the environment.
+        capture_content: Whether texts are sent, as in `OtelSink`.
         transport: An httpx transport in place of the usual one, such as a proxy or a test's.
     """
 
@@ -146,15 +146,14 @@ class PhoenixSink:
         self,
         url: str = "http://localhost:6006",
         *,
-        spans: OtelSink | None = None,
         project: str = "ragguard",
         api_key: str | None = None,
+        capture_content: bool | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._annotations = PhoenixAnnotations(url, api_key, transport)
         self.url = self._annotations.url
-        self._spans = spans or OtelSink(otlp=url, project=project, spans_only=True)
-        self._owns_spans = spans is None
+        self._spans = OtelSink(otlp=url, project=project, spans_only=True, capture_content=capture_content)
 
     def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
         """Makes the spans' sink report how many runs wait, and what was lost, by reason."""
@@ -166,13 +165,12 @@ class PhoenixSink:
         await self._annotations.post(scored.scores, targets, explained=self._spans.tells_texts)
 
     async def flush(self) -> None:
-        """Sends the spans that wait, unless another sink sends them."""
-        if self._owns_spans:
-            await self._spans.flush()
+        """Sends the spans that wait."""
+        await self._spans.flush()
 
     def undelivered(self) -> Mapping[str, int]:
-        """Returns the spans that did not arrive, unless another sink reports them."""
-        return self._spans.undelivered() if self._owns_spans else {}
+        """Returns the spans that did not arrive."""
+        return self._spans.undelivered()
 
     async def aclose(self) -> None:
         """Closes the connection and the spans' exporter."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -103,12 +103,6 @@ def plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def _as_plain(value: Any) -> Any:
     """Returns a value that JSON does not know: a scalar of NumPy as a number, anything else as its text."""
     return value.item() if getattr(value, "ndim", None) == 0 else str(value)
-
-
-def as_list(values: Sequence[float | None]) -> list[float] | None:
-    """Returns the values as a list; None where one of them is missing."""
-    kept = [value for value in values if value is not None]
-    return kept if len(kept) == len(values) else None
 
 
 @dataclass(frozen=True, slots=True)

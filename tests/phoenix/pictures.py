@@ -14,7 +14,6 @@ from support.phoenix_server import serve
 
 from ragguard import DistractorGuard, RagGuard, world
 from ragguard.telemetry.back_ends import PhoenixSink
-from ragguard.telemetry.otel import OtelSink
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PROJECT = "two hops"
@@ -24,8 +23,7 @@ SPANS = """query ($id: ID!) { node(id: $id) { ... on Project { spans(first: 99) 
 
 async def send(url: str) -> None:
     """An agent's run of two guarded hops, of a case in which the guard has something to drop."""
-    spans = OtelSink(otlp=url, project=PROJECT, spans_only=True, capture_content=True)
-    rg = RagGuard("nano", store=None, sinks=[PhoenixSink(url, spans=spans)])
+    rg = RagGuard("nano", store=None, sinks=[PhoenixSink(url, project=PROJECT, capture_content=True)])
     guard, search = DistractorGuard(rg.engine, budget_ms=5_000), world.retriever(k=4)
     most = -1
     for one in world.cases(30, hops=2):

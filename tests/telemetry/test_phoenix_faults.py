@@ -6,23 +6,17 @@ import math
 import httpx
 import numpy as np
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
 from support.scored_runs import two_hops
 
 from ragguard.records import Score
 from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.telemetry.back_ends import PhoenixError, PhoenixSink
-from ragguard.telemetry.otel import OtelSink
 
 ONCE = RetrySchedule(1, first=0.5, longest=8.0, jitter=(1.0, 1.0))
 
 
-def sink(answer):
-    return PhoenixSink(
-        "http://phoenix.invalid",
-        spans=OtelSink(TracerProvider(shutdown_on_exit=False)),
-        transport=httpx.MockTransport(answer),
-    )
+def sink(answer, **more):
+    return PhoenixSink("http://phoenix.invalid", transport=httpx.MockTransport(answer), **more)
 
 
 async def test_a_passing_fault_is_tried_again():
@@ -44,10 +38,7 @@ async def test_an_explanation_leaves_only_if_texts_may(content):
         bodies.append(request.content.decode())
         return httpx.Response(200)
 
-    spans = OtelSink(TracerProvider(shutdown_on_exit=False), capture_content=content)
-    await PhoenixSink("http://phoenix.invalid", spans=spans, transport=httpx.MockTransport(answer)).submit(
-        two_hops()
-    )
+    await sink(answer, capture_content=content).submit(two_hops())
     assert ("secret" in "".join(bodies)) is content
     assert "gain less a third of the harm" in "".join(bodies) or content
 
