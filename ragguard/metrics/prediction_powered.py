@@ -87,30 +87,25 @@ def corrected_mean(
     judged_parts, human_parts = a * f, a * np.where(known, y, 0.0)
     members = [np.flatnonzero(group == one) for one in np.unique(group)]
     drawn = [rows[known[rows]] for rows in members]
-    # N² (1 − n/N) / n of each stratum: what a variance within it counts for.
-    scale = [
-        len(rows) * (len(rows) - len(some)) / len(some) for rows, some in zip(members, drawn, strict=True)
-    ]
-    lam = _tuned(judged_parts, human_parts, drawn, scale) if weight is None else weight
+    lam = _tuned(judged_parts, human_parts, members, drawn) if weight is None else weight
     rest = human_parts - lam * judged_parts
     value = float(base.mean()) + lam * float(judged_parts.sum())
     value += sum(len(rows) * float(rest[some].mean()) for rows, some in zip(members, drawn, strict=True))
     least, most = float(y[known].min()), float(y[known].max())
-    spans = [
-        _Stratum.of(a[rows], a[some], rest[some], (y[some] - least) / max(most - least, 1e-12))
-        for rows, some in zip(members, drawn, strict=True)
-    ]
+    span, human = most - least, (y - least) / max(most - least, 1e-12)
+    parts = [(a[rows], a[some], rest[some], human[some]) for rows, some in zip(members, drawn, strict=True)]
+    strata = _Strata.of(parts)
     freedom = max(1, int(known.sum()) - len(drawn))
     # A tuned weight is one more thing that is estimated from the labels.
     tuning = 1.0 if weight is not None else 1 + 1 / freedom
-    factor = tuning * _left_by_the_judge(spans, most - least, freedom)
-    under, over = _reach(spans, most - least, factor, _t(freedom))
+    factor = tuning * strata.left_by_the_judge(span, freedom)
+    under, over = strata.reach(span, factor, _t(freedom))
     # The spread of the runs themselves: of what is expected of each, and of what is left open within it.
     expected, left = lam * judged_parts, np.zeros(f.size)
-    for rows, some, one in zip(members, drawn, spans, strict=True):
+    for rows, some, variance in zip(members, drawn, strata.variance(span, factor), strict=True):
         expected[rows] += float(rest[some].mean())
         shared = float(np.cov(judged_parts[some], rest[some])[0, 1])
-        left[rows] = max(0.0, one.variance(most - least, factor) + 2 * lam * shared)
+        left[rows] = max(0.0, variance + 2 * lam * shared)
     by_run = base / count + np.bincount(run, expected, count)
     of_runs = count * float(by_run.var(ddof=1)) + float(left.sum()) if count > 1 else 0.0
     of_runs *= _t(max(1, count - 1)) ** 2
@@ -166,91 +161,84 @@ def _merged(strata: np.ndarray, known: np.ndarray) -> np.ndarray:
     return found
 
 
-def _tuned(judged: Floats, human: Floats, drawn: list[np.ndarray], scale: list[float]) -> float:
+def _tuned(judged: Floats, human: Floats, members: list[np.ndarray], drawn: list[np.ndarray]) -> float:
     """Returns the weight of the judge's values, from 0 to 1, that minimises the variance due to the labels."""
     together = alone = 0.0
-    for some, times in zip(drawn, scale, strict=True):
-        mine, theirs = judged[some] - judged[some].mean(), human[some] - human[some].mean()
-        together += times * float(mine @ theirs) / (len(some) - 1)
-        alone += times * float(mine @ mine) / (len(some) - 1)
+    for rows, some in zip(members, drawn, strict=True):
+        shared = np.cov(judged[some], human[some]) * len(rows) * (len(rows) - len(some)) / len(some)
+        together, alone = together + float(shared[0, 1]), alone + float(shared[0, 0])
     return min(1.0, max(0.0, together / alone)) if alone > 0 else 1.0
 
 
-class _Stratum(NamedTuple):
-    """The labels and shares of one stratum; human values are counted from 0, the least label, to 1, the largest one."""
+class _Strata(NamedTuple):
+    """The labels and shares of each stratum; human values are counted from 0, the least label, to 1, the largest
+    one."""
 
-    items: int
-    labels: int
-    mean: float
+    items: Floats
+    labels: Floats
+    mean: Floats
     """The mean human value, each item counted by its share."""
-    share: float
-    """The mean share of its items; all shares are known, also those of items without a label."""
-    square: float
+    share: Floats
+    """The mean share of the items; all shares are known, also those of items without a label."""
+    square: Floats
     """The mean square of these shares."""
-    by_shares: float
+    by_shares: Floats
     """The variance of the rest that comes from unequal shares alone."""
-    rest: float
+    rest: Floats
     """The variance of the rest that is left when unequal shares are accounted for, and the same without a judge, both
     for shares as the labelled items have them."""
-    human: float
+    human: Floats
 
     @classmethod
-    def of(cls, shares: Floats, labelled: Floats, rest: Floats, human: Floats) -> _Stratum:
-        """Returns the stratum of these shares; of its labelled items the shares, the rests and the human values."""
-        whole = float(labelled.sum()) or 1.0
-        mean, mean_rest = min(1.0, float(labelled @ human) / whole), float(rest.sum()) / whole
-        n = len(human)
-        return cls(
-            len(shares), n, mean, float(shares.mean()), float((shares**2).mean()),
-            by_shares=mean_rest**2 * float(shares.var()),
-            rest=float(((rest - mean_rest * labelled) ** 2).sum()) / (n - 1),
-            human=float((labelled**2).mean()) * mean * (1 - mean) * n / (n - 1),
-        )  # fmt: skip
+    def of(cls, strata: Sequence[tuple[Floats, Floats, Floats, Floats]]) -> _Strata:
+        """Returns the strata of these shares; of their labelled items the shares, the rests and the human values."""
+        found = []
+        for shares, labelled, rest, human in strata:
+            n, whole = len(human), float(labelled.sum()) or 1.0
+            mean, mean_rest = min(1.0, float(labelled @ human) / whole), float(rest.sum()) / whole
+            spread = ((rest - mean_rest * labelled) ** 2).sum() / (n - 1)
+            judged_by_none = (labelled**2).mean() * mean * (1 - mean) * n / (n - 1)
+            sizes = (len(shares), n, mean, shares.mean(), (shares**2).mean())
+            found.append((*sizes, mean_rest**2 * shares.var(), spread, judged_by_none))
+        return cls(*np.array(found, dtype=np.float64).T)
 
     @property
-    def scale(self) -> float:
-        """Returns N² (1 − n/N) / n, by which a variance within the stratum counts."""
+    def scale(self) -> Floats:
+        """N² (1 − n/N) / n, by which a variance within a stratum counts."""
         return self.items * (self.items - self.labels) / self.labels
 
-    def effective(self, factor: float) -> float:
-        """Returns the number of labels of equal shares from an endless stratum that would tell as much."""
-        n = self.labels * self.items / (self.items - self.labels)
-        return n * self.share**2 / (self.square * factor)
-
-    def variance(self, span: float, factor: float) -> float:
+    def variance(self, span: float, factor: float) -> Floats:
         """Returns the variance of the rest of an item."""
         pure = self.mean * (1 - self.mean) * self.labels / (self.labels - 1)
         return self.by_shares + factor * span**2 * self.square * pure
 
+    def left_by_the_judge(self, span: float, freedom: int) -> float:
+        """Returns the share of the variance of human values that the judge leaves, as if one label more had said that
+        it leaves all of the largest variance."""
+        alone = freedom * float(self.scale @ self.human) * span**2
+        left = freedom * float(self.scale @ self.rest)
+        most = float(self.scale @ self.square) * span**2 / 4
+        return (left + most) / (alone + most) if most else 1.0
 
-def _left_by_the_judge(strata: Sequence[_Stratum], span: float, freedom: int) -> float:
-    """Returns the share of the variance of human values that the judge leaves, as if one label more had said that it
-    leaves all of the largest variance."""
-    alone = freedom * sum(one.scale * one.human for one in strata) * span**2
-    left = freedom * sum(one.scale * one.rest for one in strata)
-    most = sum(one.scale * one.square for one in strata) * span**2 / 4
-    return (left + most) / (alone + most) if most else 1.0
+    def reach(self, span: float, factor: float, quantile: float) -> tuple[float, float]:
+        """Returns how far the interval reaches under and over the estimate for the labels.
 
-
-def _reach(strata: Sequence[_Stratum], span: float, factor: float, quantile: float) -> tuple[float, float]:
-    """Returns how far the interval reaches under and over the estimate for the labels.
-
-    The mean human value of each stratum has a beta distribution, as after that many yes and no. Where nearly all labels
-    agree it is skewed towards labels that were not drawn, so that the interval reaches further to that side; one of
-    equal reach misses there, since an estimate that is too high comes with a variance that is too small.
-    """
-    open_ = [one for one in strata if one.items > one.labels and one.share]
-    if not open_:
-        return 0.0, 0.0
-    mean = np.array([one.mean for one in open_])
-    count = np.array([one.effective(factor) for one in open_])
-    unseen = _UNSEEN * np.array([one.labels for one in open_])
-    sizes = np.array([one.items * one.share * span for one in open_])
-    random = np.random.default_rng(0)
-    drawn = random.beta(mean * count + unseen, (1 - mean) * count + unseen, (_DRAWS, len(open_)))
-    low, high = np.quantile((drawn - mean) @ sizes, (0.025, 0.975))
-    of_shares = quantile**2 * sum(one.scale * one.by_shares for one in open_)
-    return math.sqrt(min(0.0, low) ** 2 + of_shares), math.sqrt(max(0.0, high) ** 2 + of_shares)
+        The mean human value of each stratum has a beta distribution, as after that many yes and no. Where nearly all
+        labels agree it is skewed towards labels that were not drawn, so that the interval reaches further to that side;
+        one of equal reach misses there, since an estimate that is too high comes with a variance that is too small.
+        """
+        open_ = (self.items > self.labels) & (self.share > 0)
+        if not open_.any():
+            return 0.0, 0.0
+        one = _Strata(*(column[open_] for column in self))
+        # As many labels of equal shares from an endless stratum would tell as much.
+        n = one.labels * one.items / (one.items - one.labels)
+        count, unseen = n * one.share**2 / (one.square * factor), _UNSEEN * one.labels
+        random = np.random.default_rng(0)
+        drawn = random.beta(one.mean * count + unseen, (1 - one.mean) * count + unseen, (_DRAWS, len(n)))
+        low, high = np.quantile((drawn - one.mean) @ (one.items * one.share * span), (0.025, 0.975))
+        of_shares = quantile**2 * float(one.scale @ one.by_shares)
+        return math.sqrt(min(0.0, low) ** 2 + of_shares), math.sqrt(max(0.0, high) ** 2 + of_shares)
 
 
 def _t(freedom: float) -> float:

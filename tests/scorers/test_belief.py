@@ -230,20 +230,3 @@ async def test_an_entailer_that_is_gone_is_a_failure_worth_repeating():
     failures = [result for result in results if not isinstance(result, Score)]
     assert failures
     assert all(failure.error == "EngineUnreachable" and failure.will_retry for failure in failures)
-
-
-class Cutting(TableEntailer):
-    """Has to cut three tokens from every pair."""
-
-    async def entail(self, pairs, **more):
-        judged = await super().entail(pairs, **more)
-        return replace(judged, truncated=dict.fromkeys(range(len(pairs)), 3))
-
-
-async def test_answers_that_were_cut_to_be_compared_are_told():
-    cut = [
-        score.metadata.get("cut_answer_tokens", 0) for score in await beliefs(two_hops(), entailer=Cutting())
-    ]
-    assert any(cut)
-    assert all(tokens % 3 == 0 for tokens in cut)
-    assert not any("cut_answer_tokens" in score.metadata for score in await beliefs(two_hops()))

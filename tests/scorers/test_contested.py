@@ -169,10 +169,3 @@ async def test_nano_finds_the_lies_of_its_world():
     assert len(cases) == 40
     assert found["lied to"] >= 30
     assert found["told the truth"] <= 2
-
-
-async def test_contradiction_between_two_steps_contests_the_later_one():
-    results = await contested(run(step(FOUNDER_QUERY, [FOUNDER]), step(FOUNDER_QUERY, [FALSE])))
-    assert values(results) == [("step", 0.0), ("step", 0.5), ("run", 0.5)]
-    assert "1.1" in results[1].explanation
-    assert "2.1" in results[1].explanation

@@ -105,14 +105,6 @@ async def test_a_repeated_passage_is_redundant():
     ]  # fmt: skip
 
 
-async def test_density_is_beside_the_shortest_way_to_say_it():
-    results = await coverage(two_hops())
-    lengths = [count_tokens(text) for text in (FIRM, FOUNDER, NEAR, NOISE)]
-    (density,) = named(results, "density")
-    assert density.value == pytest.approx((sum(lengths[:2]) / sum(lengths)) ** 0.5)
-    assert density.metadata["oracle"] == "retrieved"
-
-
 async def test_only_a_pool_may_take_sub_questions_out():
     asked = [FIRM_QUERY, FOUNDER_QUERY, "What colour is it?"]
     plain = await coverage(two_hops(sub_questions=asked))
@@ -170,11 +162,3 @@ async def test_a_step_that_retrieved_nothing_covers_what_was_covered_before():
     assert values(results, "coverage") == [0.5, 0.5]
     assert values(results, "delta_coverage") == [0.5, 0.0]
     assert values(results, "coverage_total") == [0.5]
-
-
-async def test_a_run_that_found_nothing_covers_nothing():
-    results = await coverage(run(step(FIRM_QUERY, [])))
-    for name in ("coverage", "delta_coverage", "coverage_total"):
-        assert values(results, name) == [0.0], name
-    assert named(results, "density") == []
-    assert not [result for result in results if isinstance(result, Failure)]

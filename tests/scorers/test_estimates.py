@@ -50,23 +50,6 @@ async def test_the_error_of_a_belief_by_meanings_is_its_spread_over_draws(kind):
     assert np.mean(np.abs(values - values.mean()) < 1.96 * errors) > 0.9
 
 
-@pytest.mark.parametrize(
-    ("relation", "pairs"),
-    [((0.9, 0.1, 0.0), 2 * 4), ((0.1, 0.9, 0.0), 5 * 4 // 2)],
-    ids=["one meaning", "a meaning each"],
-)
-async def test_an_error_asks_nothing_more_where_clustering_asked_all(relation, pairs):
-    asked = []
-
-    async def ask(questions):
-        asked.extend(questions)
-        return [EntailAnswer(relation) for _ in questions]
-
-    drawn = {("context",): SampleAnswer(tuple(Sample(text, (-1.0,)) for text in CHAIN))}
-    await Estimator().beliefs(drawn, (), Meanings("where?", ask))
-    assert len(asked) == pairs
-
-
 async def test_a_comparison_that_only_an_error_needs_may_fail():
     async def ask(questions):
         answers = await neighbours(questions)

@@ -1,7 +1,7 @@
 """A selection beside the best there was: only where there was more to select from."""
 
 import pytest
-from support.reader import FIRM, FIRM_QUERY, FOUNDER, FOUNDER_QUERY, NEAR, NOISE, reader, run, step, two_hops
+from support.reader import FIRM, FIRM_QUERY, FOUNDER, NEAR, NOISE, reader, run, step, two_hops
 
 from ragguard import metrics
 from ragguard.records import Failure, Passage, Score
@@ -102,12 +102,6 @@ async def test_a_pool_without_what_was_retrieved_is_a_failure_and_no_number():
     assert "2 of the retrieved texts are not in the run's pool" in failure.message
     given = {score.name for score in results if isinstance(score, Score)}
     assert given == {"grade", "precision_at_grade", "harm", "harm_1", "t", "t_u"}
-
-
-async def test_a_repeated_passage_fills_a_place_and_adds_nothing():
-    results = await grades(run(step(FOUNDER_QUERY, [FOUNDER, FOUNDER], candidates=[FOUNDER, FOUNDER, NOISE])))
-    assert value(results, "precision_at_grade") == 0.5
-    assert value(results, "selection_efficiency") == 1.0
 
 
 async def test_a_grade_that_fails_leaves_the_step_out():

@@ -180,10 +180,6 @@ async def scored(the_run, scorers=SCORERS, caps=None):
     return [result for result in results if not isinstance(result, Failure)], failures
 
 
-def key(score):
-    return score.name, score.stage, score.level, score.sub_question, score.passage_id
-
-
 @pytest.mark.parametrize("scorer", SCORERS)
 async def test_each_scorer_says_which_passage_it_did_not_judge(scorer):
     scores, failures = await scored(
@@ -194,22 +190,6 @@ async def test_each_scorer_says_which_passage_it_did_not_judge(scorer):
     ]
     assert failures[0].message.startswith("passage 2 (image), passage 3: ")
     assert not {"picture", "blank"} & {score.passage_id for score in scores}
-
-
-async def test_an_image_changes_no_score_of_the_texts_beside_it():
-    with_image, _ = await scored(run(textless_step(FIRM_QUERY, [FIRM, IMAGE, NEAR])))
-    without, _ = await scored(run(textless_step(FIRM_QUERY, [FIRM, NEAR])))
-    assert {key(s): s.value for s in with_image} == {key(s): s.value for s in without}
-
-
-async def test_a_step_of_images_alone_has_no_scores():
-    scores, failures = await scored(
-        run(textless_step(FIRM_QUERY, [FIRM]), textless_step("a map of Oslo", [IMAGE]))
-    )
-    second = {f.step_id for f in failures}
-    assert len(second) == 1
-    assert not second & {score.step_id for score in scores}
-    assert "delta_seper" in {score.name for score in scores}
 
 
 async def test_an_answer_that_an_image_may_have_told_is_not_unsupported():

@@ -6,8 +6,6 @@ import pytest
 from support.likely_engine import LikelyEngine
 from support.reader import (
     FALSE,
-    FIRM,
-    FIRM_QUERY,
     FOUNDER,
     FOUNDER_QUERY,
     NEAR,
@@ -88,11 +86,6 @@ async def test_a_passage_that_a_compressor_rewrote_stands_behind_the_candidates(
         (2, 0.95),
     ]
     assert values(results, "udcg") == [udcg([0.95])]
-
-
-async def test_a_passage_found_twice_counts_once_in_the_context_and_at_its_best():
-    results = await utility(run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [FIRM, FOUNDER])))
-    assert values(results, "udcg_context") == [udcg([0.9, 0.95])]
 
 
 async def test_over_the_cap_the_model_passages_come_first_and_the_rest_is_a_failure():
