@@ -6,7 +6,6 @@ import logging
 from dataclasses import replace
 
 import pytest
-from support.child import in_child
 from support.program import run_program
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
@@ -357,13 +356,6 @@ def test_under_uvloop(make):
         return await rg.score(run)
 
     assert uvloop.run(work())
-
-
-def test_in_forked_workers_before_anything_was_started(make):
-    rg = make()
-    for number in range(3):
-        in_child(lambda number=number: capture(rg, f"child {number}") and bool(rg.flush(20)))
-    assert len(rg.runs()) == 3
 
 
 # What it costs to have it

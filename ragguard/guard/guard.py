@@ -310,10 +310,10 @@ class DistractorGuard:
         if failure is not None:
             why = f"{describe(failure)} (no judgement within {self.budget_ms:g} ms)"
             return GuardOutcome("error", why, type(failure).__name__)
-        waited = 0.0 if call.asked is None else time.monotonic() - call.asked
-        if waited < self.budget_ms / 2e3:
-            queued = self.budget_ms - waited * 1e3
-            return self._late("queued", f"the call spent {queued:.0f} ms in the guard's own queue")
+        now = time.monotonic()
+        queued = (call.asked or now) - call.began
+        if queued > (now - call.began) / 2:
+            return self._late("queued", f"the call spent {queued * 1e3:.0f} ms in the guard's own queue")
         return self._late("too_slow", "the engine has not answered")
 
     def _late(self, cause: str, why: str) -> GuardOutcome:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from support.scripted_engine import ScriptedEngine
 
-import ragguard
 from ragguard import Passage, RagGuard, world
 from ragguard.advice.loop import HopAdvice, LoopAdviser, note_of
 from ragguard.records import Advice
@@ -48,17 +47,6 @@ def test_nothing_is_asked_before_the_first_hop_and_after_the_last():
         assert engine.calls == []
         assert adviser.after(1).advice is not None
         assert engine.calls
-
-
-async def test_in_a_pause_nothing_is_asked_and_nothing_is_said(caplog):
-    engine = ScriptedEngine()
-    with RagGuard(engine, store=None, scorers=()) as rg, rg.run("Who?") as run:
-        run.retrieved("who", [Passage("Ada Berg founded it.")])
-        with ragguard.paused():
-            assert LoopAdviser().after(1) == HopAdvice(False)
-            assert await LoopAdviser().aafter(1) == HopAdvice(False)
-    assert engine.calls == []
-    assert "advice" not in caplog.text
 
 
 def test_hops_in_a_row_that_bring_nothing_end_the_loop_and_that_is_said(caplog):

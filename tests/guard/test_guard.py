@@ -82,13 +82,6 @@ async def test_without_a_utility_policy_no_model_is_asked():
     assert (texts(decision), model.calls) == ([HELPS, IDLE], [])
 
 
-async def test_duplicate_ids_are_told_apart_by_place():
-    passages = [Passage(HELPS, id="7"), Passage(MISLEADS, id="7"), Passage(HELPS, id="7")]
-    decision = await guard().aprune("q", passages)
-    assert decision.kept == [passages[0], passages[2]]
-    assert [drop.position for drop in decision.dropped] == [2]
-
-
 async def test_late_means_everything_is_kept_on_time():
     model = engine(gate=asyncio.Event())
     decision = await guard(model, budget_ms=50).aprune("q", [HELPS, MISLEADS])  # the engine never answers

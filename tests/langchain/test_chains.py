@@ -46,14 +46,6 @@ def test_a_streamed_chain_gives_every_token_and_its_question_at_the_end(captured
     assert only_step(captured).query == QUESTION
 
 
-def test_a_stream_inside_of_an_invoked_call_ends_no_run(captured, config):
-    def first_word(question):
-        return next(rag().stream(question))
-
-    assert RunnableLambda(first_word).invoke(QUESTION, config) == "Ada"
-    assert (captured.run.status, captured.run.answer) == ("ok", "Ada")
-
-
 async def test_an_async_stream_that_is_left_early_is_cancelled(captured, config):
     stream = rag().astream(QUESTION, config)
     assert await anext(stream) == "Ada"

@@ -65,19 +65,6 @@ async def test_sends_to_a_subgraph_share_a_turn(captured, config, mode):
 
 
 @both
-async def test_agents_side_by_side_have_the_same_turns(captured, config, mode):
-    graph = StateGraph(MessagesState)
-    for name in "ab":
-        hops = [call("search", query=f"{name}{n}") for n in range(3 if name == "a" else 1)]
-        graph.add_node(name, create_agent(says(*hops, ANSWER), [search], name=f"agent-{name}"))
-        graph.add_edge(START, name)
-        graph.add_edge(name, "after")
-    graph.add_node("after", lambda state: {"messages": [AIMessage(str(called("after")))]})
-    await run_graph(graph.compile(), asked(), config, mode)
-    assert turns(captured) == [("a0", 0), ("b0", 0), ("a1", 1), ("a2", 2), ("after", 3)]
-
-
-@both
 async def test_agents_that_are_tools_have_the_same_turns(captured, config, mode):
     @tool
     def research(topic: str) -> str:
