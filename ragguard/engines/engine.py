@@ -42,6 +42,13 @@ class Verbs(ABC):
     only_judges: bool = False
     """True where the model answers typed questions alone: it can judge, and cannot read in the agent's place."""
 
+    def __init_subclass__(cls) -> None:
+        """Refuses a kind of engine that overrides a verb: layers send requests, and would never call it."""
+        if overridden := vars(cls).keys() & {"sample", "label_probs", "continuations"}:
+            raise TypeError(
+                f"{cls.__name__} overrides {', '.join(overridden)}: override `send`, or wrap the engine"
+            )
+
     async def sample(
         self,
         prompts: Sequence[PromptLike],
@@ -62,7 +69,7 @@ class Verbs(ABC):
         request = DrawRequest(
             asked, n, max_tokens, temperature, seed=seed, deadline=deadline, priority=priority
         )
-        return request.told(await self.send(request))
+        return request.told(await self.send(request) if asked else Reply(()))
 
     async def label_probs(
         self,
@@ -79,7 +86,7 @@ class Verbs(ABC):
             one_of("mode", mode, get_args(LabelMode))
         asked = tuple(as_prompts(prompts))
         request = LabelRequest(asked, names, mode, deadline=deadline, priority=priority)
-        return request.told(await self.send(request))
+        return request.told(await self.send(request) if asked else Reply(()))
 
     async def continuations(
         self,
@@ -95,7 +102,8 @@ class Verbs(ABC):
         running_loop("engine.continuations()")
         asked = as_continued(prompts, texts)
         flat = tuple(prompt for row in asked for prompt in row)
-        reply = await self.send(ContinuationRequest(flat, deadline=deadline, priority=priority))
+        request = ContinuationRequest(flat, deadline=deadline, priority=priority)
+        reply = await self.send(request) if flat else Reply(())
         values, rows, cuts = iter(reply.values), list[list[Continuation]](), dict[int, int]()
         for index, row in enumerate(asked):
             own = [(prompt.text, *next(values)) for prompt in row]
@@ -106,7 +114,7 @@ class Verbs(ABC):
 
     @abstractmethod
     def send(self, request: Request) -> Coroutine[Any, Any, Reply]:
-        """Answers a request."""
+        """Answers a request about at least one prompt."""
 
 
 class Layer(Verbs):
@@ -221,9 +229,7 @@ class ModelEngine(Verbs):
         """Finds out what the model is."""
 
     async def send(self, request: Request) -> Reply:
-        """Answers a request; a request about no prompts is answered without the model."""
-        if not request.prompts:
-            return Reply(())
+        """Answers a request by the model."""
         model = await self.found(request.deadline)
         try:
             return await model.answer(request)

@@ -38,7 +38,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Request(ABC):
-    """A question about several prompts. A request never changes: a layer that asks for less makes a new one."""
+    """A question about one prompt or more. A request never changes: a layer that asks for less makes a new one."""
 
     prompts: tuple[Prompt, ...]
     deadline: float | None = field(default=None, kw_only=True)

@@ -6,6 +6,7 @@ import pytest
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.connect import connect
+from ragguard.engines.nano.nano_engine import NanoEngine
 from ragguard.errors import InvalidInput
 
 ASK = "label_probs"
@@ -43,3 +44,8 @@ async def test_argument_that_cannot_be_is_refused_by_its_name(verb, arguments, n
     with pytest.raises(InvalidInput, match=named):
         await getattr(engine, verb)(*arguments)
     await engine.aclose()
+
+
+def test_verb_of_an_engine_that_layers_would_not_call_cannot_be_overridden():
+    with pytest.raises(TypeError, match="Louder overrides label_probs: override `send`"):
+        type("Louder", (NanoEngine,), {"label_probs": lambda self, prompts, labels: None})

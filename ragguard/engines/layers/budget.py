@@ -196,8 +196,6 @@ class Budget(Layer):
 
     async def send(self, request: Request) -> Reply:
         """Sends the request on, if no limit is reached."""
-        if not request.prompts:
-            return await send_to(self._engine, request)
         with self.account.calling() as call:
             reply = await send_to(self._engine, request)
             call.settle(reply.usage, sum(prompt.size for prompt in request.prompts))

@@ -66,7 +66,7 @@ class Cache(Layer):
         """Replies with the kept values, and asks the engine for the others."""
         if self._closed:
             raise Closed("this engine was closed; connect again")
-        if not request.prompts or not request.repeatable:
+        if not request.repeatable:
             return await send_to(self._engine, request)
         keys = request.keys(await self.info_within(request.deadline))
         found = self._in_memory(keys)

@@ -59,8 +59,6 @@ class Coalesce(Layer):
         info = await self.info_within(request.deadline) if request.columns else None
         what = f"a merged call of {len(request.prompts)} prompts"
         remaining(request.deadline, what)
-        if not request.prompts:
-            return await send_to(self._engine, request)
         place = asyncio.get_running_loop(), request.group(info)
         batch, caller = self._batch_for(request, place), object()
         assert batch.task is not None

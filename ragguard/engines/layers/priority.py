@@ -52,7 +52,7 @@ class Priority(Layer):
     async def send(self, request: Request) -> Reply:
         """Sends the request in parts, each when its turn has come. Where one fails for good no further part is sent,
         and the call fails when those that were sent have ended."""
-        if request.priority < 0 or not request.prompts:
+        if request.priority < 0:
             return await send_to(self._engine, request)
         info = await self.info_within(request.deadline)
         known = self._taken(request, info) if self._kept else {}
