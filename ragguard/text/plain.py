@@ -1,13 +1,13 @@
 """Plain copies of what users and frameworks put into metadata: what JSON can hold, within a limit.
 
-Each field is written as JSON and read again. A vector store's node may hold itself or a whole document tree, change
-while it is read, or raise when it is read: such a field is left out, and `CUT` says so. Knows no record and no file.
+A vector store's node may hold itself or a whole document tree, change while it is read, or raise when it is read: such
+a field is left out, and `CUT` says so. Knows no record and no file.
 """
 
 from __future__ import annotations
 
-import json
 import math
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Set, ValuesView
 from dataclasses import fields, is_dataclass
@@ -21,7 +21,10 @@ CUT = "ragguard.cut"
 FIELDS = 256
 """The most fields of one copy."""
 _CHARACTERS = 65_536
-"""The most characters of one copy, as JSON."""
+"""The most characters and values of one copy."""
+_LEVELS = 40
+"""The most collections inside each other."""
+_TOO_LARGE = "too large"
 _LEAST = 64
 """The characters that a field may have, however many others took."""
 
@@ -92,16 +95,9 @@ def is_same(metadata: Mapping[Any, Any], known: Mapping[str, Any] | None) -> boo
 def plain(value: object) -> object:
     """Returns a record's data as JSON can hold it: a NaN is null, an unknown object is its text, and a field that
     cannot be read says so."""
-    return (
-        {str(key): _plain(item) for key, item in value.items()} if isinstance(value, dict) else _plain(value)
-    )
-
-
-def _plain(value: object) -> object:
-    try:
-        return json.loads(_encoder.encode(value), parse_constant=_nothing)
-    except _RAISED as error:
-        return f"<{type(value).__name__}: {_unreadable(error)}>"
+    if isinstance(value, dict):
+        return {str(key): _field(item, sys.maxsize, None)[0] for key, item in value.items()}
+    return _field(value, sys.maxsize, None)[0]
 
 
 def without_surrogates(text: str) -> str:
@@ -128,81 +124,81 @@ def _is_plain(metadata: dict[Any, Any]) -> bool:
     return True
 
 
-def _key(key: object, text: Text | None, own_keys: Set[str]) -> str:
+def _key(key: object, text: Text | None, own_keys: Set[str] = frozenset()) -> str:
     name = str.__str__(key) if isinstance(key, str) else str(key)
     return name if text is None or name.startswith("ragguard.") or name in own_keys else text(name)
 
 
 def _field(value: Any, room: int, text: Text | None) -> tuple[Any, int, str]:
-    """Returns a value as JSON can hold it, its size, and why it was cut or left out, else "". A text is changed before
-    it is cut: a cut before could hide from `text` what it looks for."""
-    if isinstance(value, str):
-        whole = str.__str__(value) if text is None else text(value)
-        cut = f"{len(whole)} characters" if len(whole) > room else ""
-        return whole[:room] + ("…" if cut else ""), min(len(whole), room), cut
-    parts, size = list[str](), 0
+    """Returns a value as JSON can hold it, its size, and why it was cut or left out, else ""."""
+    left = [room]
     try:
-        for part in _encoder.iterencode(value):
-            size += len(part)
-            if size > room:
-                raise _LargeError(f"over {room} characters")
-            parts.append(part)
-        found = json.loads("".join(parts), parse_constant=_nothing)
+        made = _changed(value, text) if isinstance(value, str) else _copied(value, text, left, 0)
+        if left[0] < 0:
+            raise _LargeError(_TOO_LARGE)
     except _RAISED as error:
         why = _unreadable(error)
         return f"<{type(value).__name__}: {why}>", 0, why
-    return found if text is None else _changed(found, text), size, ""
+    if not isinstance(value, str):
+        return made, room - left[0], ""
+    # A text is changed before it is cut: a cut before could hide from `text` what it looks for.
+    cut = f"{len(made)} characters" if len(made) > room else ""
+    return made[:room] + ("…" if cut else ""), min(len(made), room), cut
 
 
-def _changed(value: Any, text: Text) -> Any:
-    """Returns a value of JSON with all its texts changed."""
+def _copied(value: Any, text: Text | None, left: list[int], depth: int) -> Any:
+    """Returns a value as JSON can hold it, with its texts changed, and takes its size from what is `left`.
+
+    Raises _LargeError where that is too little, and for a value of too many levels, as one that holds itself has.
+    """
+    left[0] -= 1
+    if left[0] < 0 or depth > _LEVELS:
+        raise _LargeError(_TOO_LARGE if left[0] < 0 else f"over {_LEVELS} levels")
+    if value is None or value is True or value is False:
+        return value
     if isinstance(value, str):
-        return text(value)
-    if isinstance(value, list):
-        return [_changed(item, text) for item in value]
-    if isinstance(value, dict):
-        return {_key(key, text, frozenset()): _changed(item, text) for key, item in value.items()}
-    return value
+        made = _changed(value, text)
+        left[0] -= len(made)
+        return made
+    if isinstance(value, int):
+        # json refuses integers of more than 4,300 digits, when it writes and when it reads.
+        return int(value) if value.bit_length() <= 1024 else f"an integer of {value.bit_length()} bits"
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {_key(key, text): _copied(item, text, left, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple, Set, deque, ValuesView)):
+        return [_copied(item, text, left, depth + 1) for item in value]
+    return _copied(_known(value, left[0]), text, left, depth + 1)
+
+
+def _known(value: Any, most: int) -> Any:
+    """Returns what JSON can hold in place of an object: its fields, its numbers, or its text."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        try:
+            return bytes(value).decode("utf-8")
+        except UnicodeDecodeError:
+            return f"<{type(value).__name__}: {len(value)}>"
+    # Records of dataclasses, and of pydantic, as documents and nodes have.
+    declared = getattr(type(value), "model_fields", None)
+    if is_dataclass(value) and not isinstance(value, type):
+        declared = [field.name for field in fields(value)]
+    if isinstance(declared, (dict, list)):
+        return {name: getattr(value, name) for name in declared}
+    if isinstance(getattr(value, "ndim", None), int):
+        if (size := math.prod(int(extent) for extent in value.shape)) > most + 1:
+            raise _LargeError(f"an array of {size} numbers")
+        return value.tolist()
+    return str(value)
+
+
+def _changed(value: str, text: Text | None) -> str:
+    return str.__str__(value) if text is None else text(value)
 
 
 class _LargeError(Exception):
-    """The size of a value that is too large."""
-
-
-class _Encoder(json.JSONEncoder):
-    def default(self, value: Any) -> Any:
-        """Returns something that JSON can hold in place of an object."""
-        if isinstance(value, Mapping):
-            return dict(value)
-        if isinstance(value, (Set, deque, ValuesView)):
-            return list(value)
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            try:
-                return bytes(value).decode("utf-8")
-            except UnicodeDecodeError:
-                return f"<{type(value).__name__}: {len(value)}>"
-        # Records of dataclasses, and of pydantic, as documents and nodes have.
-        declared = getattr(type(value), "model_fields", None)
-        if is_dataclass(value) and not isinstance(value, type):
-            declared = [field.name for field in fields(value)]
-        if isinstance(declared, (dict, list)):
-            return {name: getattr(value, name) for name in declared}
-        if isinstance(getattr(value, "ndim", None), int):
-            if (size := math.prod(int(extent) for extent in value.shape)) > _CHARACTERS:
-                raise _LargeError(f"an array of {size} numbers")
-            return value.tolist()
-        return str(value)
-
-
-_encoder = _Encoder(ensure_ascii=False)
-
-
-def _nothing(constant: str) -> None:
-    """Stands for a NaN or an infinity, which JSON has not."""
+    """The reason for which a value is too large."""
 
 
 def _unreadable(error: BaseException) -> str:
-    if isinstance(error, _LargeError):
-        return str(error)
-    cycle = type(error) is ValueError and error.args == ("Circular reference detected",)
-    return "a reference cycle" if cycle else f"unreadable: {type(error).__name__}"
+    return str(error) if isinstance(error, _LargeError) else f"unreadable: {type(error).__name__}"

@@ -87,19 +87,17 @@ class Unprintable:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (a_cycle(), "value: a reference cycle"),
-        (doubled(40), "value: over 65"),
-        (nested(5000), "value: unreadable: RecursionError"),
-        ([0] * 65_536, "value: over 65"),
+        (a_cycle(), "value: over 40 levels"),
+        (doubled(40), "value: too large"),
+        (nested(5000), "value: over 40 levels"),
+        ([0] * 65_536, "value: too large"),
         (np.zeros((300, 300)), "value: an array of 90000 numbers"),
-        (["x" * 40_000, "y" * 40_000], "value: over 65"),
+        (["x" * 40_000, "y" * 40_000], "value: too large"),
         ("x" * 65_537, "value: 65537 characters"),
-        (10**5000, "value: unreadable: ValueError"),
-        ({("a", 1): 2}, "value: unreadable: TypeError"),
         (Raises(), "value: unreadable: RuntimeError"),
         (Unprintable(), "value: unreadable: SystemExit"),
     ],
-    ids=range(11),
+    ids=range(9),
 )
 def test_field_that_cannot_be_kept_is_named_and_costs_no_other(value, why):
     made = plain_metadata({"before": 1, "value": value, "after": 2})
@@ -137,7 +135,8 @@ def test_only_so_many_fields_are_kept():
         (float("nan"), None),
         (Decimal("1.5"), "1.5"),
         (Colour.RED, "Colour.RED"),
-        ({"a": {"b": ("c", None)}}, {"a": {"b": ["c", None]}}),
+        ({("a", 1): {"b": ("c", None)}}, {"('a', 1)": {"b": ["c", None]}}),
+        (10**5000, "an integer of 16610 bits"),
     ],
     ids=lambda value: type(value).__name__,
 )
