@@ -22,14 +22,13 @@ from ragguard.capture.events import (
     Event,
     RunEnded,
     RunNames,
-    RunStarted,
     StepAmended,
     StepEnded,
     TurnKey,
     Turns,
 )
 from ragguard.capture.model_calls import ModelCalls
-from ragguard.capture.retrievals import Retrieval, Unpack, WholeRun
+from ragguard.capture.retrievals import Retrieval, WholeRun
 from ragguard.records import Advice, Run, Status
 from ragguard.runtime.faults import FAULTS, NOTICES, Faults
 
@@ -232,14 +231,7 @@ class OpenRuns:
             run.touched = now
             self.runs[run.id] = self.runs.pop(run.id)
 
-    def finish(
-        self,
-        retrieval: Retrieval,
-        status: Status,
-        found: Any = (),
-        unpack: Unpack | None = None,
-        run: OpenRun | None = None,
-    ) -> None:
+    def finish(self, retrieval: Retrieval, status: Status, run: OpenRun | None = None) -> None:
         """Closes a retrieval and hands on its step. `run` is its run where that is closed now: nobody else closes what
         such a run has left open."""
         run = run or self.runs.get(retrieval.run_id)
@@ -249,7 +241,6 @@ class OpenRuns:
             if self.steps.pop(retrieval.id, None) is None:
                 return
             run.steps.pop(retrieval.id, None)
-            retrieval.found, retrieval.unpack = found, unpack
             retrieval.status, retrieval.ended_ns = status, time.time_ns()
             if retrieval.outer is not None:
                 retrieval.outer.parts = [*(retrieval.outer.parts or ()), retrieval]
@@ -287,7 +278,7 @@ class OpenRuns:
                 del self.names[run.names.caller_id]
             run.emitting += 1
         for retrieval in sorted(run.steps.values(), key=lambda one: one.outer is None):  # parts first
-            self.finish(retrieval, "cancelled" if end.status in ("ok", "error") else end.status, run=run)
+            self.finish(retrieval, "cancelled" if end.status in ("ok", "error") else end.status, run)
         if end.answer is None or run.answered:
             end.answer = run.answer
         end.question = end.question or run.question
@@ -306,15 +297,12 @@ class OpenRuns:
                 NOTICES.once("a run without a question", _NO_QUESTION.format(run.id))
             end.ended_ns, end.void = time.time_ns(), run.names.needs_steps and not run.index
             run.final = end
-        self._emitted(run)
+        self.emit(run)
 
-    def emit(self, run: OpenRun, event: RunStarted | StepEnded | StepAmended) -> None:
-        """Hands on one of the events that `run.emitting` counts."""
-        self._hand_on(event)
-        self._emitted(run)
-
-    def _emitted(self, run: OpenRun) -> None:
-        """Counts an event as handed on; hands on the run's end after the last one."""
+    def emit(self, run: OpenRun, event: Event | None = None) -> None:
+        """Hands on one of the events that `run.emitting` counts; after the last one the run's end."""
+        if event is not None:
+            self._hand_on(event)
         with self.lock:
             run.emitting -= 1
             if run.emitting or run.final is None:

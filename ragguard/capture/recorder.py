@@ -251,7 +251,8 @@ class Recorder:
             retrieval.candidates, retrieval.decision = candidates, decision
             retrieval.k, retrieval.bodies = k, bodies
             retrieval.trace = trace or retrieval.trace
-            runs.finish(retrieval, "ok", passages, unpack)
+            retrieval.found, retrieval.unpack = passages, unpack
+            runs.finish(retrieval, "ok")
         except FAULTS as error:
             self.faults.note("step_ended", error)
 
