@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from support.program import run_program
 from support.scripted_engine import ScriptedEngine
@@ -154,9 +152,6 @@ with rg.run("who?") as run:
     run.answered("Ada")
 print("end of main", flush=True)
 """
-
-STARTS_NO_THREADS = (3, 12, 0) <= sys.version_info < (3, 12, 2)
-"""True on a Python that starts no thread once main() has returned, though other threads are at work (gh-113964)."""
 
 
 @pytest.mark.parametrize("order", ["before", "after"])

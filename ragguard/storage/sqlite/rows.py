@@ -322,12 +322,8 @@ def failures_at(connection: sqlite3.Connection, runs: Mapping[int, str]) -> dict
 def documents_at(connection: sqlite3.Connection, seqs: Iterable[int]) -> dict[int, set[str]]:
     """Returns the digests of the passages that the runs with these `seq` saw; raises where a row cannot be read."""
     found: dict[int, set[str]] = {seq: set() for seq in seqs}
-    items = (
-        "SELECT DISTINCT run, json_extract(item.value, '$[0]') FROM steps, json_each(body, '$.items') AS item "
-        "WHERE run IN ({})"
-    )
-    for seq, digest in chunks(connection, items, seqs):
-        found[seq].add(digest)
+    for row, body in rows_at(connection, seqs)[1]:
+        found[row["run"]].update(item[0] for item in body.get("items", ()))
     return found
 
 
