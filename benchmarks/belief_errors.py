@@ -27,8 +27,7 @@ from ragguard.errors import RagguardError
 from ragguard.metrics.arrays import Floats
 from ragguard.records import Run
 from ragguard.scorers.asker import Asker, Models
-from ragguard.scorers.estimates import Estimator
-from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.estimates import Estimator, Meanings
 from ragguard.scorers.probes import belief
 from ragguard.scorers.question import SampleAnswer, answered
 from studies.hard_world import hard_cases

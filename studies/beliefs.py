@@ -21,8 +21,7 @@ from ragguard.metrics.arrays import Floats
 from ragguard.metrics.belief import kernel
 from ragguard.scorers.asker import Asker, Models
 from ragguard.scorers.contexts import CLOSED_BOOK, Key
-from ragguard.scorers.estimates import Estimator
-from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.estimates import Estimator, Meanings
 from ragguard.scorers.probes import belief, read_rating, read_relevance, relevance, response_grade
 from ragguard.scorers.question import SampleAnswer, answered
 from studies.overlap import bleu, matched

@@ -20,7 +20,7 @@ from ragguard.scorers.asker import MeteredAsk
 from ragguard.scorers.contested import SURE, Conflict, Contested, find_conflicts
 from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, window
 from ragguard.scorers.coverage import Ratings, find_sub_questions
-from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.estimates import Meanings
 from ragguard.scorers.pipeline import Inquiry
 from ragguard.scorers.probes import (
     abstention,

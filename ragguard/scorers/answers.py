@@ -10,7 +10,7 @@ from ragguard.errors import RagguardError
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result
 from ragguard.runtime.arguments import share
-from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.estimates import Meanings
 from ragguard.scorers.probes import (
     Reading,
     read_rating,

@@ -29,16 +29,18 @@ from ragguard.scorers.contexts import (
 from ragguard.scorers.estimates import (
     BeliefIn,
     Beliefs,
+    Equivalence,
     Estimate,
     Estimator,
     Kernel,
     Kind,
+    Match,
+    Meanings,
     OverReferences,
     Weights,
     combine,
     likelihoods,
 )
-from ragguard.scorers.meanings import Equivalence, Match, Meanings
 from ragguard.scorers.probes import belief, likeliest, read_line
 from ragguard.scorers.question import Ask, SampleAnswer, SampleQuestion, answered, count_tokens
 from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter

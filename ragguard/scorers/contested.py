@@ -22,7 +22,7 @@ from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result
 from ragguard.runtime.arguments import number_between, share
 from ragguard.scorers.coverage import Ratings, find_sub_questions, given_sub_questions
-from ragguard.scorers.meanings import relation
+from ragguard.scorers.estimates import relation
 from ragguard.scorers.probes import (
     abstention,
     likeliest,

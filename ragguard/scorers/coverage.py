@@ -20,7 +20,7 @@ from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result, Stage, Usage
 from ragguard.runtime.arguments import LARGEST, number_between, share
 from ragguard.scorers.probes import Reading, answerability, likeliest, read_rating, read_sub_questions
-from ragguard.scorers.question import Ask, LabelAnswer, LabelQuestion, answered, count_tokens
+from ragguard.scorers.question import Ask, answered, count_tokens
 from ragguard.scorers.scorer import ScoreWriter, stage_label
 from ragguard.scorers.view import View, read_texts, retrieved_texts
 
@@ -42,7 +42,13 @@ class Ratings:
         ]
         questions = [answerability(prompts, sub, text) for text, sub in cells]
         for (text, _), question, answer in zip(cells, questions, await ask(questions), strict=True):
-            self.rows.setdefault(text, []).append(_read(question, answer))
+            rating: Reading | RagguardError
+            try:
+                # Its cost is left out, since several scores rest on it.
+                rating = replace(read_rating(question, answered(answer)), usage=Usage())
+            except RagguardError as error:
+                rating = error
+            self.rows.setdefault(text, []).append(rating)
 
     def table(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Returns the most probable ratings, (texts, sub-questions); raises the error of one that is missing."""
@@ -58,14 +64,6 @@ class Ratings:
         """Returns 0 where no rating of the texts was estimated: what thresholds give has no error then; else None."""
         cells = (cell for text in texts for cell in self.rows[text])
         return 0.0 if all(isinstance(cell, Reading) and cell.stderr == 0.0 for cell in cells) else None
-
-
-def _read(question: LabelQuestion, answer: LabelAnswer | RagguardError) -> Reading | RagguardError:
-    """Returns the rating, or why there is none. Its cost is left out, since several scores rest on it."""
-    try:
-        return replace(read_rating(question, answered(answer)), usage=Usage())
-    except RagguardError as error:
-        return error
 
 
 ORACLE_GRADE = 3

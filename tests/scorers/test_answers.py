@@ -20,7 +20,7 @@ from ragguard import connect, world
 from ragguard.engines.entailer import Pair
 from ragguard.records import Failure, Run
 from ragguard.scorers.answers import Answers, verdict_of
-from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.estimates import Meanings
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.question import EntailAnswer
 

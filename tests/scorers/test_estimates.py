@@ -12,8 +12,7 @@ from ragguard.engines.base import Sample
 from ragguard.engines.prompts import load_prompts
 from ragguard.records import Passage, RetrievalStep, Run, Score
 from ragguard.scorers.belief import Belief
-from ragguard.scorers.estimates import Estimator
-from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.estimates import Estimator, Meanings
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.probes import belief
 from ragguard.scorers.question import EntailAnswer, SampleAnswer

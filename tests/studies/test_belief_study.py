@@ -8,7 +8,7 @@ from ragguard.engines.base import Sample
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.contexts import CLOSED_BOOK
-from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.estimates import Meanings
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.view import view_run
 from studies.belief import (

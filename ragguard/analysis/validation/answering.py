@@ -22,8 +22,8 @@ from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineProtocolError, InvalidInput, LowLabelMass, PromptTooLong, RagguardError
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.asker import Asker, Models
+from ragguard.scorers.estimates import Meanings
 from ragguard.scorers.exam.record import known_record
-from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.question import Answer, EntailAnswer, EntailQuestion, Question, SampleQuestion
 from ragguard.scorers.view import short
 
