@@ -132,9 +132,6 @@ class HttpClient:
         """The URLs that have answered well. An odd answer of such a URL may pass by itself, such as that of a proxy
         while the server restarts. A URL that never answered well is a wrong address."""
 
-    def __repr__(self) -> str:
-        return f"HttpClient({self.address.base!r})"
-
     async def aclose(self) -> None:
         """Closes the connections of each event loop that still runs."""
         self._closed = True

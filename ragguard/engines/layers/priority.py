@@ -11,7 +11,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.engine import Layer, send_to
@@ -59,22 +58,24 @@ class Priority(Layer):
         rest = request.about([prompt for at, prompt in enumerate(request.prompts) if at not in known])
         if not known and self._fitting(rest, info) == len(rest.prompts):
             return await self._answer(rest, info, await self._enter(rest, info))
-        began, parts, tasks = time.monotonic(), list[Request](), list[asyncio.Task[Reply]]()
+        began, parts = time.monotonic(), list[tuple[Request, Place]]()
+        tasks = list[asyncio.Task[Reply]]()
         try:
             while rest.prompts and not any(task.done() and task.exception() for task in tasks):
                 size = self._fitting(rest, info)
                 part, rest = rest.about(rest.prompts[:size]), rest.about(rest.prompts[size:])
                 place = await self._enter(part, info)
-                parts.append(part)
+                parts.append((part, place))
                 tasks.append(asyncio.ensure_future(self._answer(part, info, place)))
-                tasks[-1].add_done_callback(partial(_leave, place))
             if tasks:
                 await asyncio.wait(tasks)
             replies = [task.result() for task in tasks]
         except BaseException:
-            for task in tasks:
+            for task, (_, place) in zip(tasks, parts, strict=True):
                 task.cancel()
-            for part, reply in zip(parts, await asyncio.gather(*tasks, return_exceptions=True), strict=False):
+                place.leave()  # a task that is cancelled before it begins gives nothing back itself
+            replied = await asyncio.gather(*tasks, return_exceptions=True)
+            for (part, _), reply in zip(parts, replied, strict=True):
                 if not isinstance(reply, BaseException):
                     self._keep(part, reply.values, info)
             self._keep(request.about([request.prompts[at] for at in known]), [*known.values()], info)
@@ -134,11 +135,6 @@ class Priority(Layer):
         """Returns what is kept of the request's prompts, by their index, and keeps it no longer."""
         keys = enumerate(request.keys(info))
         return {at: self._kept.pop(key) for at, key in keys if key in self._kept}
-
-
-def _leave(place: Place, _: object) -> None:
-    """Gives back the place of a task that was cancelled before it began."""
-    place.leave()
 
 
 def _work(request: Request, prompt: Prompt, info: EngineInfo) -> int:
