@@ -25,7 +25,7 @@ from llama_index.core.query_engine import (
     ToolRetrieverRouterQueryEngine,
 )
 from llama_index.core.response_synthesizers import BaseSynthesizer
-from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool
+from llama_index.core.tools import BaseTool
 from llama_index.core.workflow import Event, Workflow
 
 from ragguard.capture.decisions import Verdict
@@ -117,7 +117,7 @@ def choosers_of(instance: object) -> Set[int]:
 ASKED = "ragguard.asked"
 """Metadata key of a run whose question was condensed from a conversation: what the user said."""
 ASKING_OR_TOOL = ASKING | {Kind.TOOL}
-_INHERITED = ("step_id", "agent", "workflow_step", "turn", "asked", "written_query")
+_INHERITED = ("step_id", "agent", "workflow_step", "turn", "asked")
 """The attributes that a call has from the one around it, until its own are known."""
 STEPS_KEPT = 64
 """The number of retrievals of one tool call that are remembered until the tool ends."""
@@ -145,10 +145,6 @@ class Call:
     """The number of times that a workflow has asked a model; the tool calls of one reply are parallel."""
     asked = ""
     """The query in the arguments of this call."""
-    written_query = ""
-    """The query as its author wrote it, before a tool put words of its own around it."""
-    rewrites_query = False
-    """True for a tool that puts words of its own around the query."""
     choosers: Set[int] = frozenset()
     """The identities of the retrievers by which an agent or a router finds its tools."""
     retrieved: list[str] | None = None
@@ -231,8 +227,6 @@ def inner_call(
     call.tool = around.names.get(id(instance)) or around.tool
     if kind in ASKING_OR_TOOL:
         call.asked = asked_in(kind, arguments)
-        if not around.rewrites_query and call.asked != around.asked:
-            call.written_query = call.asked
     if kind is Kind.STEP:
         _begin_step(call, around, arguments)
     elif kind in ASKING_OR_TOOL and not call.step_id:
@@ -270,7 +264,6 @@ def _note_question(call: Call, around: Call) -> None:
 def describe_call(call: Call, instance: object) -> None:
     """Notes the attributes of a call's object that the calls inside need."""
     if isinstance(instance, BaseTool):
-        call.rewrites_query = isinstance(instance, (RetrieverTool, QueryEngineTool))
         call.tool = instance.metadata.name or ""
     elif call.kind is Kind.WORKFLOW:
         call.choosers, call.workflow_step = choosers_of(instance), ""

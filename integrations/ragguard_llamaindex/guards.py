@@ -70,9 +70,8 @@ class DistractorPostprocessor(BaseNodePostprocessor):
 def _begin(nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> str:
     """Returns the query to judge by; dispatches LlamaIndex's event of a reranker's start."""
     _dispatch(ReRankStartEvent, query=query_bundle, nodes=nodes, top_n=len(nodes), model_name="ragguard")
-    asked, handlers = query_text(query_bundle), attached()
     # The query with which the captured step is scored, since guard and scorer share a cache.
-    return handlers[0].spans.written_query(asked) if handlers else without_rewriting(asked)
+    return without_rewriting(query_text(query_bundle))
 
 
 def _end(given: list[NodeWithScore], verdict: Verdict) -> list[NodeWithScore]:

@@ -50,7 +50,15 @@ from ragguard_llamaindex.calls import (
     hand_verdicts_on,
     hexadecimal,
 )
-from ragguard_llamaindex.messages import RESPONSES, OnEnd, StreamedAnswer, answer_of, watch, watch_chat
+from ragguard_llamaindex.messages import (
+    RESPONSES,
+    OnEnd,
+    StreamedAnswer,
+    answer_of,
+    watch,
+    watch_chat,
+    without_rewriting,
+)
 from ragguard_llamaindex.nodes import Taken, are_nodes, taken, taken_bare, unpacked
 
 ROOT = get_dispatcher("root")
@@ -235,7 +243,7 @@ class RunWriter:
         retrieves(call)
         self.begin(call.run)
         self.recorder.step_started(
-            call.step_id, call.run.id, call.written_query, within=within, tool=call.tool, name=name,
+            call.step_id, call.run.id, without_rewriting(call.asked), within=within, tool=call.tool, name=name,
             turn=call.turn, started_ns=call.started_ns,
             trace=None if within else span_of(call.id, retrieval=True) or "here",
             metadata=None if within else about(call, retriever), top_k=call.top_k, followed=True,
@@ -274,7 +282,7 @@ def read_question(call: Call, arguments: Mapping[str, Any], runs: RunWriter) -> 
     if locate is not None and (
         found := located("question", locate, given_in(call.kind, arguments), runs.faults)
     ):
-        call.run.question = call.asked = call.written_query = text_of(found)[0]
+        call.run.question = call.asked = text_of(found)[0]
 
 
 def span_of(call: str, *, retrieval: bool = False) -> TraceContext | None:

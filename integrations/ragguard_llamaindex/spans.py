@@ -45,7 +45,7 @@ from ragguard_llamaindex.calls import (
     nodes_in,
     note_step,
 )
-from ragguard_llamaindex.messages import REPLIES, prompt_of, texts_in, without_rewriting
+from ragguard_llamaindex.messages import REPLIES, prompt_of, texts_in
 from ragguard_llamaindex.nodes import bare, taken, top_k_of, unpacked
 from ragguard_llamaindex.runs import (
     WAITING,
@@ -223,7 +223,7 @@ class Spans:
     def _enter_root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
         call = Call(span_id, kind)
         given = arguments.get("str_or_query_bundle")
-        asked = call.asked = call.written_query = given if type(given) is str else asked_in(kind, arguments)
+        asked = call.asked = given if type(given) is str else asked_in(kind, arguments)
         run_id, name, started_ns = hexadecimal(span_id), type(instance).__name__, time.time_ns()
         trace = span_of(span_id, retrieval=kind is Kind.RETRIEVER) or trace_context()
         tags = active_instrument_tags.get()
@@ -314,16 +314,6 @@ class Spans:
                 hand_verdicts_on(call.parent, call.verdicts, parts=True)
         if call.parent is None and not call.run.over:
             self.runs.end(call, None)
-
-    def written_query(self, asked: str) -> str:
-        """Returns the query of the postprocessor at work, as its author wrote it."""
-        call = self._open.get().current.get()
-        around = None if call is None or call.kind is not Kind.POSTPROCESSOR else call.parent
-        if around is None:
-            return without_rewriting(asked)
-        if around.rewrites_query or asked == around.asked:
-            return around.written_query
-        return without_rewriting(asked)
 
     @never_raises
     def decided(self, verdict: Verdict) -> None:
