@@ -73,8 +73,6 @@ def print_hops(rg: RunReader, console: Console | None = None) -> None:
 
 def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = ()) -> RenderableType:
     """Returns one run for Rich to print: question, answer, one block for each hop, and why scores are missing."""
-    if not isinstance(run, Run):
-        raise InvalidInput("run", run, "a Run")
     total, correct = best(scores, "delta_seper_total"), best(scores, "answer_correct")
     explanation = explain(run, scores)
     head = Text.assemble((f"\n{line_of(run.question) or '(no question)'}", "bold"))

@@ -14,9 +14,8 @@ import numpy as np
 from ragguard.analysis.comparison import PRIMARY, Change, Comparison, Move, MovedQuestion
 from ragguard.errors import InvalidInput
 from ragguard.metrics.agreement import FlipTest, sign_flips
-from ragguard.metrics.arrays import MOST_DRAWS, Floats
+from ragguard.metrics.arrays import Floats
 from ragguard.metrics.registry import METRICS
-from ragguard.runtime.arguments import whole_number
 from ragguard.storage.source import read_means
 from ragguard.storage.sqlite.score_rows import RunMeans, Series, titles
 from ragguard.text.language import normalise
@@ -93,11 +92,7 @@ def compare(before: Questions, after: Questions, draws: int = 9999, seed: int = 
     A difference within numerical tolerance, a millionth of the larger value or of 1, is none. Up to 14 questions all
     patterns of signs are tried, beyond that `draws` random ones.
     """
-    whole_number("draws", draws, 99)
-    whole_number("seed", seed, 0)
     for side, one in (("first", before), ("second", after)):
-        if not isinstance(one, Questions):
-            raise InvalidInput(f"the {side} side", one, "what `read_questions(PATH)` returns")
         if not one.asked:
             allowed = "scored runs; make some with `ragguard score RUNS.jsonl --store new.db`"
             raise InvalidInput(f"the {side} side", "no runs", allowed)
@@ -123,7 +118,7 @@ def compare(before: Questions, after: Questions, draws: int = 9999, seed: int = 
     compared, a, b = [both[row] for row in rows], a[np.ix_(rows, columns)], b[np.ix_(rows, columns)]
     gap = b - a
     gap[np.abs(gap) <= TOLERANCE * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))] = 0.0
-    changes = _changes(compared, [named[series] for series in compared], a, gap, min(draws, MOST_DRAWS), seed)
+    changes = _changes(compared, [named[series] for series in compared], a, gap, draws, seed)
     one_sided = before.values.keys() ^ after.values.keys() | set(both) - set(compared)
     return Comparison(
         changes,

@@ -113,23 +113,27 @@ def progress_bar(
 
 
 def show_table(console: Console, title: str, columns: Sequence[Column]) -> None:
-    """Prints the columns that fit into the terminal, and names those that do not."""
+    """Prints the columns that fit into the terminal, and names those that do not: the most dispensable ones."""
     from rich import box
     from rich.table import Table
 
-    shown, fits = fitting(columns, console.width)
+    widths = {id(column): _needed(column) for column in columns}
+    shown = list(columns)
+    while (wide := 1 + sum(widths[id(one)] for one in shown)) > console.width and any(
+        one.spare for one in shown
+    ):
+        spare = max(one.spare for one in shown)
+        shown = [one for one in shown if one.spare != spare]
     table = Table(box=box.SIMPLE, title=title, title_justify="left")
     for column in shown:
         table.add_column(
             column.title, justify="right" if column.right else "left",
-            no_wrap=fits and column.least is None, ratio=None if column.least is None else 1,
+            no_wrap=wide <= console.width and column.least is None, ratio=None if column.least is None else 1,
         )  # fmt: skip
-    wide = console.width - 1 - sum(_needed(column) for column in shown if column.least is None) - 3
+    rest = console.width - 4 - sum(widths[id(one)] for one in shown if one.least is None)
     cells = [
-        column.cells
-        if column.least is None
-        else [_in_two_lines(console, cell, wide) for cell in column.cells]
-        for column in shown
+        one.cells if one.least is None else [_in_two_lines(console, cell, rest) for cell in one.cells]
+        for one in shown
     ]
     for row in zip(*cells, strict=True):
         table.add_row(*row)
@@ -154,14 +158,6 @@ def show_results(tables: Sequence[Table]) -> None:
             show_table(console, "", columns)
         for note in (f"Layout: {table.source}.", *table.notes) if table.source else table.notes:
             console.print(f"  {as_markup(note)}")
-
-
-def fitting(columns: Sequence[Column], width: int) -> tuple[list[Column], bool]:
-    """Returns the columns to show, without the most dispensable ones where not all fit, and whether these fit."""
-    widths = [(column, _needed(column)) for column in columns]
-    while 1 + sum(cells for _, cells in widths) > width and (spare := max(one.spare for one, _ in widths)):
-        widths = [(column, cells) for column, cells in widths if column.spare != spare]
-    return [column for column, _ in widths], 1 + sum(cells for _, cells in widths) <= width
 
 
 def _needed(column: Column) -> int:

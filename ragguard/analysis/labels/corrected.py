@@ -12,8 +12,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
-
 from ragguard.analysis.comparison import interval_text
 from ragguard.analysis.labels.items import METRIC_OF, LabelItem, Place, latest, run_items
 from ragguard.analysis.labels.label_file import FEWEST, Label, agreements, by_place, check_text
@@ -153,25 +151,25 @@ class _Rows:
             _Contribution(question, item.stratum, share * reads, judged / reads, labelled=human / reads)
         )
 
-    def correct(self, name: str, found: Corrections) -> None:
-        """Adds the corrected mean of a metric, or the sentence why there is none."""
+    def why_not(self, name: str, given: Sequence[float]) -> str:
+        """Returns why a metric with these labels cannot be corrected; "" where it can."""
         if name in self.unusual:
-            found.remarks.append(
-                f"{name} is not corrected: it was given with settings other than the usual ones"
-            )
+            return "it was given with settings other than the usual ones"
+        if len(given) < LEAST_LABELS:
+            return f"{len(given)} labels, and {LEAST_LABELS} are needed"
+        if max(given) - min(given) < 1e-9:
+            return f"all {len(given)} labels say the same; label more"
+        return ""
+
+    def correct(self, name: str, found: Corrections) -> None:
+        """Adds the corrected mean of a metric, or the sentence why there is none; nothing where it has no labels."""
+        given = [one.labelled for one in self.of[name] if not math.isnan(one.labelled)]
+        if name not in self.unusual and not given:
+            return
+        if why := self.why_not(name, given):
+            found.remarks.append(f"{name} is not corrected: {why}")
             return
         questions, strata, shares, judged, labelled = zip(*self.of[name], strict=True)
-        given = [value for value in labelled if not math.isnan(value)]
-        if not given:
-            return
-        if len(given) < LEAST_LABELS:
-            found.remarks.append(
-                f"{name} is not corrected: {len(given)} labels, and {LEAST_LABELS} are needed"
-            )
-            return
-        if max(given) - min(given) < 1e-9:
-            found.remarks.append(f"{name} is not corrected: all {len(given)} labels say the same; label more")
-            return
         constants = self.constants if name == "udcg" else {}
         names = {question: at for at, question in enumerate(dict.fromkeys([*constants, *questions]))}
         mean = corrected_mean(
@@ -190,7 +188,7 @@ class _Rows:
             return
         found.means[name] = mean
         if name == "p_relevant":
-            check = rogan_gladen(np.array(judged) >= 0.5, labelled, strata)
+            check = rogan_gladen([value >= 0.5 for value in judged], labelled, strata)
             found.rogan_gladen = None if math.isnan(check) else check
 
 

@@ -26,8 +26,6 @@ def read_dataset(path: str | Path, k: int = K, *, remarks: list[str] | None = No
 
     A context takes `k` passages from a ranking; `remarks` is given what a reader of the numbers has to know.
     """
-    if k < 1:
-        raise InvalidInput("k", k, "1 or more")
     folder = Path(path)
     if not folder.exists():
         raise StoreError(f"there is no {path}; check the path")

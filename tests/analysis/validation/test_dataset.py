@@ -196,5 +196,3 @@ def test_path_without_a_data_set_is_refused(tmp_path):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(RagguardError):
             read_dataset(tmp_path / name)
-    with pytest.raises(InvalidInput, match="k: got 0"):
-        read_dataset(lines(tmp_path / "runs.jsonl", RUN), k=0)
