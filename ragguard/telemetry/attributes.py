@@ -54,12 +54,13 @@ class Writer:
         fitting = (MOST - RESERVED) // (4 if with_text else 2)
         shown = step.passages[: min(self.max_documents, fitting)]
         for index, passage in enumerate(shown):
+            name = f"retrieval.documents.{index}.document"
             if with_text:
                 if passage.metadata:
-                    span.add_json(n.document(index, "metadata"), plain(passage.metadata))
-                span.add(n.document(index, "content"), passage.text)
-            span.add(n.document(index, "score"), passage.score)
-            span.add(n.document(index, "id"), passage_id(passage))
+                    span.add_json(f"{name}.metadata", plain(passage.metadata))
+                span.add(f"{name}.content", passage.text)
+            span.add(f"{name}.score", passage.score)
+            span.add(f"{name}.id", passage_id(passage))
         span.add(n.DOCUMENT_HASHES, [digest(passage.text) for passage in shown])
         span.add(n.DOCUMENTS_EXPORTED, len(shown))
         span.add(n.DOCUMENTS_TOTAL, len(step.passages))
@@ -106,7 +107,7 @@ class Writer:
         """Returns the attributes of the span of advice that was given after a step."""
         span = Attributes()
         for name, value in advice.numbers.items():
-            span.add(n.advice_number(identifier(name)), value)
+            span.add(f"ragguard.advice.numbers.{identifier(name)}", value)
         if self.content.outputs:
             span.add(
                 n.OI_OUTPUT,
@@ -136,13 +137,14 @@ class Writer:
         single = [score for score in scores if score.level != "passage"]
         fitting = (MOST - RESERVED) // 5
         for index, score in enumerate(single[:fitting]):
+            name = f"evaluations.{index}.evaluation"
             if self.content.texts:
-                span.add(n.evaluation(index, "explanation"), score.explanation)
-            span.add(n.evaluation(index, "label"), score.label)
-            span.add(n.evaluation(index, "annotator_kind"), annotator(score))
-            span.add(n.evaluation(index, "identifier"), identity(score))
-            span.add(n.evaluation(index, "score"), score.value)
-            span.add(n.evaluation(index, "name"), score_name(score))
+                span.add(f"{name}.explanation", score.explanation)
+            span.add(f"{name}.label", score.label)
+            span.add(f"{name}.annotator_kind", annotator(score))
+            span.add(f"{name}.identifier", identity(score))
+            span.add(f"{name}.score", score.value)
+            span.add(f"{name}.name", score_name(score))
         span.skipped += len(single[fitting:])
         self._passages(span, [score for score in scores if score.level == "passage"])
         self._usage(span, sum((score.usage for score in scores), Usage()))
@@ -166,12 +168,11 @@ class Writer:
         for name in names:
             mine = [score for score in scores if score.name == name and score.position is not None]
             values = {score.position: score.value for score in mine}
+            attribute = f"ragguard.passages.{identifier(name)}"
             if len(mine) == len(values) == len(ranks):
-                span.add(n.passages(identifier(name)), [values[rank] for rank in ranks])
+                span.add(attribute, [values[rank] for rank in ranks])
             else:
-                span.add_json(
-                    n.passages(identifier(name)), {_passage_key(score): score.value for score in mine}
-                )
+                span.add_json(attribute, {_passage_key(score): score.value for score in mine})
         if ranks:
             span.add(n.PASSAGE_POSITIONS, ranks)
 

@@ -144,7 +144,7 @@ ATTRIBUTES: dict[str, tuple[Name, ...]] = {
     "ragguard": OURS,
 }
 
-# Names that hold an index are built by the functions below.
+# Names that hold an index or a name are built where they are written (attributes.py).
 PATTERNS: dict[str, str] = {
     "retrieval.documents.{i}.document.{id,score,metadata,content}": (
         "OpenInference: passage i of a step; `content` and `metadata` only when content is captured"
@@ -171,23 +171,3 @@ METRICS: dict[str, tuple[str, str, str]] = {
     "ragguard.dropped": ("counter", "{event}", "what was lost, by reason and sink"),
     "ragguard.guard.duration": ("histogram", "ms", "what the guard added, by status"),
 }  # fmt: skip
-
-
-def document(index: int, field: str) -> str:
-    """Returns the OpenInference name of a field of passage `index`."""
-    return f"retrieval.documents.{index}.document.{field}"
-
-
-def evaluation(index: int, field: str) -> str:
-    """Returns the OpenInference name of a field of score `index`."""
-    return f"evaluations.{index}.evaluation.{field}"
-
-
-def advice_number(name: str) -> str:
-    """Returns ragguard's attribute name of one of the numbers behind advice."""
-    return f"ragguard.advice.numbers.{name}"
-
-
-def passages(score: str) -> str:
-    """Returns ragguard's attribute name of the passage scores called `score`."""
-    return f"ragguard.passages.{score}"
