@@ -124,13 +124,6 @@ def test_a_run_that_is_refused_is_told_and_counted_as_no_run_of_the_store(engine
     assert "no run with another question" in done.output
 
 
-def test_failures_are_listed_with_their_reasons_and_exit_code_one(engine):
-    engine.label = lambda text, label: 0.1 if label in "AB" else 0.4
-    done = score(runs_file(), *UTILITY)
-    assert done.exit_code == 1
-    assert "LowLabelMass" in done.output
-
-
 def test_an_engine_that_is_not_there_is_said_once(here):
     done = score(runs_file(), "--engine", "http://127.0.0.1:9/v1", *UTILITY)
     assert done.exit_code == 2
@@ -403,18 +396,6 @@ def test_real_text_on_nano_is_one_reason_and_nothing_plausible_is_stored(here):
     assert done.output.count("nano does not know too many of the words of a prompt") == 1
     store = StoreReader("ragguard.db")
     assert [one.name for run in runs for one in store.scores(run.id)] == []
-
-
-def test_reasons_that_differ_in_a_waiting_time_alone_are_one_line_and_no_callbacks_are_advised(engine):
-    def fault(call):
-        return EngineRejected(f"the model is loaded in {len(engine.calls) / 10:.1f} s")
-
-    engine.fault = fault
-    done = score(runs_file(), "--concurrency", 1, *UTILITY)
-    assert done.exit_code == 1
-    assert done.output.count(" x EngineRejected: ") == 1
-    assert done.output.count("the model is loaded in a while") == 1
-    assert "RagGuardCallback" not in done.output
 
 
 def test_engine_text_is_no_command_to_the_terminal(engine, caplog):

@@ -197,16 +197,6 @@ def test_second_driver_on_a_folder_is_refused_with_the_way_out(engine, job, runs
     assert carry_out(prepared, ExecutorHere()).now.runs == 40
 
 
-def test_executor_that_cannot_connect_raises_before_anything_is_written(runs, job):
-    class Nowhere(ExecutorHere):
-        def __enter__(self):
-            raise InvalidInput("address", "nowhere", "somewhere")
-
-    with pytest.raises(InvalidInput, match="nowhere"):
-        score([runs], job, Nowhere())
-    assert job.folder.settings() is None
-
-
 class Losing(ExecutorHere):
     """An executor whose workers are lost with the parts that begin at some bytes."""
 

@@ -16,11 +16,10 @@ from support.polling import eventually
 from support.process_scorers import Deadly
 from support.program import command, environment
 
-from ragguard import read_runs, read_scored, world, write_runs
+from ragguard import world, write_runs
 from ragguard.errors import WorkerLost
 from ragguard.parts import PartFolder, PartJob, Processes, ScoringSettings, carry_out, prepare
 from ragguard.parts.part import plan_parts
-from ragguard.records import Usage
 
 pytestmark = pytest.mark.slow
 
@@ -71,24 +70,6 @@ def ragguard(*words):
 
 def scoring(runs, out):
     return ragguard("score", runs, "-e", "nano", "--scorers", "utility", "--on", "processes:2", "--out", out)
-
-
-def test_one_process_gives_bit_for_bit_the_scores_of_a_store(runs, tmp_path):
-    few = tmp_path / "few.jsonl"
-    write_runs(list(read_runs(runs))[:6], few)
-    shared = ["score", few, "--scorers", "belief,utility,coverage", "-c", "1", "-q"]
-    for more in (["--store", tmp_path / "s.db"], ["--on", "processes:1", "--out", tmp_path / "parts"]):
-        done = subprocess.run(ragguard(*shared, *more), capture_output=True, text=True, env=environment())
-        assert done.returncode == 0, done.stderr
-
-    def scores(path):
-        """All scores, without what they have cost."""
-        found = [score for scored in read_scored(path) for score in scored.scores]
-        return sorted(str(dataclasses.replace(score, usage=Usage())) for score in found)
-
-    of_parts = scores(tmp_path / "parts")
-    assert len(of_parts) > 100
-    assert of_parts == scores(tmp_path / "s.db")
 
 
 def test_process_that_is_killed_before_it_has_read_a_large_job_is_a_lost_worker(runs, tmp_path):

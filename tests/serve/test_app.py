@@ -371,13 +371,3 @@ async def test_an_open_run_goes_where_a_trace_becomes_a_run_of_another_root(clie
         assert len(await steps(asked, 6)) == 1
         (ended,) = asked.rg.runs()
         assert (ended.id[-1], ended.question, ended.status) == ("9", "Who?", "ok")
-
-
-async def test_traces_apart_are_not_shown_before_they_are_complete(client):
-    async with client() as asked:
-        found = await live(
-            asked, span(3, 2, **FOUND, **document(TRUE)), span(5, 4, **FOUND, **document(TRUE))
-        )
-        assert found == []
-    async with client(scorers=()) as asked:
-        assert await live(asked, span(3, 2, **FOUND, **document(TRUE))) == []

@@ -108,17 +108,13 @@ LLAMAINDEX = {
 }
 
 
-@pytest.mark.parametrize("shape", LANGCHAIN)
-def test_langchain(shape):
-    (captured,), (traced,) = both(ragguard_langchain, LangChainInstrumentor(), LANGCHAIN[shape])
-    assert seen(traced) == seen(captured)
-    assert traced.steps
-    assert numbers(traced, ScriptedEngine()) == numbers(captured, ScriptedEngine())
+SHAPES = [(ragguard_langchain, LangChainInstrumentor, work) for work in LANGCHAIN.values()]
+SHAPES += [(ragguard_llamaindex, LlamaIndexInstrumentor, work) for work in LLAMAINDEX.values()]
 
 
-@pytest.mark.parametrize("shape", LLAMAINDEX)
-def test_llamaindex(shape):
-    (captured,), (traced,) = both(ragguard_llamaindex, LlamaIndexInstrumentor(), LLAMAINDEX[shape])
+@pytest.mark.parametrize(("framework", "instrumentor", "work"), SHAPES, ids=[*LANGCHAIN, *LLAMAINDEX])
+def test_spans_of_openinference_give_the_run_and_the_scores_of_our_hooks(framework, instrumentor, work):
+    (captured,), (traced,) = both(framework, instrumentor(), work)
     assert seen(traced) == seen(captured)
     assert traced.steps
     assert numbers(traced, ScriptedEngine()) == numbers(captured, ScriptedEngine())
