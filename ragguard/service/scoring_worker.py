@@ -107,8 +107,8 @@ class LiveScoring:
         try:
             with self._lock:
                 self._waiting.pop(run_id, None)  # whatever has ended until now is in the store
-            run = await self._scoring.written(lambda: self._store.open_run(run_id))
-            return run is None or await self._attempt(run)
+            run = await self._scoring.written(lambda: self._store.run(run_id))
+            return run is None or run.status != "open" or await self._attempt(run)
         finally:
             self._running.discard(run_id)
 

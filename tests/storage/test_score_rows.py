@@ -82,15 +82,13 @@ def test_a_run_that_is_continued_is_named_as_the_store_knows_it(store):
     assert store.record([RunStarted(again, RunNames(thread="t", resumes=True))]) == set()
     step = replace(a_run("new", 1).steps[0], id="later")
     assert store.record([StepEnded(step)]) == {"old"}
-    assert [one.id for one in store.open_run("old").steps] == ["old-s0", "old-s1", "later"]
+    assert [one.id for one in store.run("old").steps] == ["old-s0", "old-s1", "later"]
 
 
 def test_only_a_run_that_is_open_has_scores_so_far(store):
     run = a_run()
     begin(store, run)
-    assert store.open_run("r1").steps == run.steps
     end(store, run)
-    assert store.open_run("r1") is None
     assert so_far(store, run, provisional(scores_of(run))) is None
     assert so_far(store, a_run("nobody"), provisional(scores_of(run))) is None
     assert store.scores("r1") == []

@@ -137,34 +137,27 @@ def overviews_at(
     }  # fmt: skip
     for row, body in steps:
         found[row["run"]].steps.append(_step(row, body, known))
-    summaries = list(chunks(connection, _SCORES_OF_RUNS, seqs))
-    origins = origins_of(connection, {int(number) for row in summaries for number in row[5].split(",")})
-    for (
-        seq,
-        of_passages,
-        of_steps,
-        of_run,
-        usages,
-        numbers,
-        made,
-        provisional,
-        shortened,
-        utilities,
-    ) in summaries:
+    gathered = list(chunks(connection, _SCORES_OF_RUNS, seqs))
+    origins = origins_of(
+        connection, {int(number) for row in gathered for number in row["origins"].split(",")}
+    )
+    for row in gathered:
+        overview = found[row["run"]]
         unread = {
             (step.seq, position)
-            for step in found[seq].steps
+            for step in overview.steps
             for position, kept in enumerate(step.kept, 1)
             if not kept
         }
-        read = [(value, 2 * error) for *at, value, error in json.loads(utilities) if tuple(at) not in unread]
-        found[seq].summary = ScoreSummary(
-            of_passages, of_steps, of_run, min((value for value, _ in read), default=None),
+        utilities = json.loads(row["utilities"])
+        read = [(value, 2 * error) for *at, value, error in utilities if tuple(at) not in unread]
+        overview.summary = ScoreSummary(
+            row["of_passages"], row["of_steps"], row["of_run"], min((value for value, _ in read), default=None),
             misleading=sum(value < misleads and value + error < 0 for value, error in read),
-            usage=_sum(usages.split("\n")),
-            engines=sorted({origins[int(number)][1] for number in numbers.split(",")} - {""}),
-            sub_questions=[str(question) for question in json.loads(made or "[]")], provisional=provisional,
-            shortened=shortened,
+            usage=_sum(row["usages"].split("\n")),
+            engines=sorted({origins[int(number)][1] for number in row["origins"].split(",")} - {""}),
+            sub_questions=[str(question) for question in json.loads(row["sub_questions"] or "[]")],
+            provisional=row["provisional"], shortened=row["shortened"],
         )  # fmt: skip
     return found
 
@@ -204,16 +197,17 @@ _SCORES_OF_RUNS = (
     "SELECT scores.run, "
     f"json_group_array(json_array(steps.seq, position, name, {_UNITS.format('value')}, sub_question, "
     f"iif(name = 'utility', {_UNITS.format('stderr')}, NULL))) "
-    "FILTER (WHERE level = 'passage' AND position IS NOT NULL), "
-    f"{_SCORES_OF_LEVEL.format('steps.seq', 'step')}, {_SCORES_OF_LEVEL.format('NULL', 'run')}, "
-    "group_concat(usage, char(10)), group_concat(DISTINCT origin), "
+    "FILTER (WHERE level = 'passage' AND position IS NOT NULL) AS of_passages, "
+    f"{_SCORES_OF_LEVEL.format('steps.seq', 'step')} AS of_steps, {_SCORES_OF_LEVEL.format('NULL', 'run')} AS of_run, "
+    "group_concat(usage, char(10)) AS usages, group_concat(DISTINCT origin) AS origins, "
     "min(json_extract(metadata, '$.sub_questions')) "
-    "FILTER (WHERE metadata <> '' AND json_type(metadata, '$.sub_questions') = 'array'), "
-    f"count(*) FILTER (WHERE {IS_PROVISIONAL}), "
+    "FILTER (WHERE metadata <> '' AND json_type(metadata, '$.sub_questions') = 'array') AS sub_questions, "
+    f"count(*) FILTER (WHERE {IS_PROVISIONAL}) AS provisional, "
     "json_group_array(json_array(steps.seq, position, name, "
     f"json_extract(metadata, '$.{LEFT_OUT}'), json_extract(metadata, '$.{CUT_TOKENS}'))) "
-    f"FILTER (WHERE steps.seq IS NOT NULL AND ({_IS_SHORTENED})), "
-    "json_group_array(json_array(steps.seq, position, value, coalesce(stderr, 0))) FILTER (WHERE name = 'utility') "
+    f"FILTER (WHERE steps.seq IS NOT NULL AND ({_IS_SHORTENED})) AS shortened, "
+    "json_group_array(json_array(steps.seq, position, value, coalesce(stderr, 0))) "
+    "FILTER (WHERE name = 'utility') AS utilities "
     "FROM scores LEFT JOIN steps ON steps.run = scores.run AND steps.id = scores.step_id "
     "WHERE scores.run IN ({}) GROUP BY scores.run"
 )

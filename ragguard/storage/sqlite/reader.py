@@ -52,11 +52,6 @@ class StoreReader:
         """Returns one run; None where the store does not have it."""
         return self._one(run_id, rows.runs_at)
 
-    def open_run(self, run_id: str) -> Run | None:
-        """Returns a run that has not ended; None for any other."""
-        run = self.run(run_id)
-        return run if run is not None and run.status == "open" else None
-
     def scores(self, run_id: str) -> list[Score]:
         """Returns the scores of a run, in the order in which they were stored."""
         return self._one(run_id, rows.scores_at) or []
