@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
-from uuid import UUID
 
 from ragguard.capture.handle import RunHandle, Thumb
 from ragguard.capture.recorder import Recorder
@@ -285,17 +284,17 @@ class RagGuard:
         self._service.wait_until_written()
         return Runs(self._service.store)
 
-    def scores(self, run: str | UUID | Run | RunHandle) -> list[Score]:
+    def scores(self, run: str | Run | RunHandle) -> list[Score]:
         """Returns all scores of a run, which is given as its id, as a record or as what `rg.run` yields."""
         self._service.wait_until_written()
         return self._service.store.scores(self._stored_id(run))
 
-    def failures(self, run: str | UUID | Run | RunHandle) -> list[Failure]:
+    def failures(self, run: str | Run | RunHandle) -> list[Failure]:
         """Returns the scores that could not be given for a run, and why."""
         self._service.wait_until_written()
         return self._service.store.failures(self._stored_id(run))
 
-    def feedback(self, run: str | UUID | Run | RunHandle, thumb: Thumb, note: str = "") -> bool:
+    def feedback(self, run: str | Run | RunHandle, thumb: Thumb, note: str = "") -> bool:
         """Keeps what somebody says of a run, open or not, as `feedback` in its metadata, in place of what was said
         before; returns False where there is no such run. Scores do not change. Inside a run, `run.feedback` does so
         without waiting for the disk.
@@ -307,7 +306,7 @@ class RagGuard:
         """
         return self._service.scoring.feedback(lambda: _id_of(run), thumb, note).result(_WRITTEN_SECONDS)
 
-    def delete(self, run: str | UUID | Run | RunHandle) -> bool:
+    def delete(self, run: str | Run | RunHandle) -> bool:
         """Removes a run, its scores and its texts for good; returns False where there is no such run."""
         self._service.wait_until_written()
         return self._service.store.delete(self._stored_id(run))
@@ -373,16 +372,16 @@ class RagGuard:
     ) -> None:
         await self.aclose()
 
-    def _stored_id(self, run: str | UUID | Run | RunHandle) -> str:
+    def _stored_id(self, run: str | Run | RunHandle) -> str:
         return self._service.scoring.redactor.id(_id_of(run))
 
 
-def _id_of(run: str | UUID | Run | RunHandle) -> str:
+def _id_of(run: str | Run | RunHandle) -> str:
     if isinstance(run, Run | RunHandle):
         return run.id
-    if not isinstance(run, str | UUID):
+    if not isinstance(run, str):
         raise InvalidInput("run", run, "a run's id, a Run, or what `with rg.run(...)` yields")
-    return str(run)
+    return run
 
 
 def _adviser_of(services: PerProcess[Service]) -> Adviser:
