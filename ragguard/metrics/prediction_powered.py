@@ -204,7 +204,7 @@ class _Strata(NamedTuple):
 
     @property
     def scale(self) -> Floats:
-        """N² (1 − n/N) / n, by which a variance within a stratum counts."""
+        """The factor N² (1 − n/N) / n by which a variance within a stratum counts."""
         return self.items * (self.items - self.labels) / self.labels
 
     def variance(self, span: float, factor: float) -> Floats:

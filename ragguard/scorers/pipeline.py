@@ -303,8 +303,10 @@ class ScoringPipeline:
             bare = judge_prompts.render("entailment", question="", first="", second="")
             around_pair = prompt_tokens(bare)
         exam = verdicts_of((engine, prompts), (judge, judge_prompts), judge_compares=self._judge_compares)
-        models = (engine, judge, entailer)
-        return Setting(*models, prompts, judge_prompts, self._caps, self._language, around_pair, exam)
+        more: dict[str, Any] = {"caps": self._caps, "language": self._language, "exam": exam}
+        return Setting(
+            engine, judge, entailer, prompts, judge_prompts=judge_prompts, around_pair=around_pair, **more
+        )
 
     async def _run(self, scorers: Sequence[Scorer], view: View, respondent: Respondent) -> list[Result]:
         asker = _asker(respondent, view.setting)
