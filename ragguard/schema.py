@@ -264,10 +264,14 @@ class RecordType:
         lost: list[str] = []
         for name, stored, within in self._plain:
             value = getattr(record, name)
+            if value is None and name in self._optional:
+                continue
             if type(value) not in stored or (within is not None and value not in within):
                 self._fit_field(name, value, changes, lost)
         for name in self._nested:
             value = getattr(record, name)
+            if value is None and name in self._optional:
+                continue
             if type(value) is not list or value or not isinstance(self._fields[name], ListType):
                 self._fit_field(name, value, changes, lost)
         if not changes:
@@ -278,8 +282,6 @@ class RecordType:
 
     def _fit_field(self, name: str, value: Any, changes: dict[str, Any], lost: list[str]) -> None:
         described = self._fields[name]
-        if value is None and name in self._optional:
-            return
         try:
             fitting = described.fit(value)
         except BaseException:  # noqa: BLE001 - a value of the user's may raise anything when it is read

@@ -31,11 +31,6 @@ class RunNames(NamedTuple):
     resumes: bool = False
     """True where the run goes on with the stored one that waits for this thread, or has this id."""
 
-    @property
-    def needs_steps(self) -> bool:
-        """True where a run that goes on with no other one is recorded only if it retrieves something."""
-        return self.resumes and not self.caller_id
-
 
 UNNAMED = RunNames()
 

@@ -295,7 +295,9 @@ class OpenRuns:
                 self.calls.without_steps(run.id, calls, is_expected=by_hand or not self.counts.steps)
             if by_hand and run.index and not end.question.strip() and not run.names.resumes:
                 NOTICES.once("a run without a question", _NO_QUESTION.format(run.id))
-            end.ended_ns, end.void = time.time_ns(), run.names.needs_steps and not run.index
+            # A part of a framework's that goes on with no other run is one only if it retrieves something.
+            end.void = run.names.resumes and not run.names.caller_id and not run.index
+            end.ended_ns = time.time_ns()
             run.final = end
         self.emit(run)
 

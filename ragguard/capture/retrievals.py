@@ -160,7 +160,7 @@ class WholeRun:
             started_ns=self.started_ns, ended_ns=self.ended_ns, status="ok", trace=self.trace,
             metadata={**about, DELIVERED: UNKNOWN} if passages else about, k=k,
         )  # fmt: skip
-        return RunStarted(run), StepEnded(step), RunEnded(id, question=self.query, ended_ns=self.ended_ns)
+        return RunStarted(run), StepEnded(step), RunEnded(id, ended_ns=self.ended_ns)
 
 
 def unpacked(
