@@ -345,13 +345,9 @@ class Store(StoreReader):
         """
         with self._db.transaction() as db:
             seqs = find_runs(db, run_id)
-            if any(
-                "open" in db.execute("SELECT status FROM runs WHERE seq = ?", (seq,)).fetchone()
-                for seq in seqs
-            ):
-                raise StoreError(
-                    f"the run {run_id!r} is open, and what comes later would be stored: end it first"
-                )
+            still_open = f"SELECT 1 FROM runs WHERE status = 'open' AND seq IN ({', '.join(map(str, seqs))})"
+            if db.execute(still_open).fetchone() is not None:
+                raise StoreError(f"the run {run_id!r} is open, and more of it may come: end it first")
             delete_runs(db, seqs)
         with self._db.lock:
             if seqs:
