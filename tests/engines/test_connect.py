@@ -69,22 +69,13 @@ def test_engine_arguments_that_nobody_reads_are_refused(engine, given):
         connect(engine, engine_args=given)
 
 
-async def test_an_engine_gets_the_layers_once():
-    bare = ScriptedEngine()
-    engine = connect(bare)
-    assert isinstance(engine, ConnectedEngine)
-    assert connect(engine) is engine
-    probs = await engine.label_probs(["Who?", "Who?"], ["A"])
-    assert len(probs) == 2
-    assert len(bare.calls) == 1
-    await engine.aclose()
-
-
 @pytest.mark.parametrize("budget", [None, {"requests": 1}])
 def test_a_budget_is_a_layer_only_where_something_is_limited(budget):
     limited = [Budget] if budget else []
-    layers = [type(layer) for layer in layers_of(connect(ScriptedEngine(), budget=budget))]
+    engine = connect(ScriptedEngine(), budget=budget)
+    layers = [type(layer) for layer in layers_of(engine)]
     assert layers == [ConnectedEngine, Cache, Coalesce, Priority, Retry, *limited, ForeignEngine]
+    assert connect(engine) is engine
 
 
 async def test_a_budget_goes_around_an_engine_with_layers():

@@ -107,7 +107,7 @@ async def look_at_chat(client: HttpClient, served: ServedModel, notes: Sequence[
         label_tokens=1 if is_listed else ANSWERS * (LABEL_TOKENS + thinking),
         thinking_tokens=thinking,
     )
-    return ChatModel(client, info, dialect, shows=shown, is_ambiguous=is_ambiguous)
+    return ChatModel(client, info, dialect, is_ambiguous=is_ambiguous)
 
 
 @dataclass(slots=True)
@@ -117,8 +117,6 @@ class ChatModel:
     client: HttpClient
     info: EngineInfo
     dialect: Dialect
-    shows: bool
-    """True where the server shows the most probable tokens of answers, and these do not begin with a thought."""
     is_ambiguous: bool
     """True where the abstention shares its first token with a common word, so that this token cannot identify it."""
     most_choices: int = sys.maxsize
@@ -147,12 +145,13 @@ class ChatModel:
         return Reply(rows, replace(usage, seconds=time.monotonic() - began))
 
     async def _labels(self, request: LabelRequest) -> tuple[list[_PromptAnswer], list[Value]]:
-        if request.mode == "sequence" and self.shows:
+        shows = "top_logprobs" in self.info.capabilities
+        if request.mode == "sequence" and shows:
             raise EngineRejected(
                 f"{self.info.location} shows only the first token's probabilities, not those of a whole label: "
                 "leave `mode` out, or serve the model with vLLM"
             )
-        if self.shows and not (self.is_ambiguous and ABSTENTION in request.labels):
+        if shows and not (self.is_ambiguous and ABSTENTION in request.labels):
             # Beside a greedy token, as some servers show the sampled token in place of the least probable of the list.
             drawn = _drawn(request, n=1, max_tokens=1, temperature=0.0)
             found = await self._answers(drawn, top=True)
