@@ -181,22 +181,19 @@ class Notices:
         """Forgets what was logged, so that each subject is logged again."""
         self._next.clear()
 
-    def warn(self, subject: str, sentence: str | Callable[[], str], pause: float = PAUSE) -> bool:
+    def warn(self, subject: str, sentence: str, pause: float = PAUSE) -> bool:
         """Logs the sentence unless its subject was logged less than `pause` seconds ago; True where it was logged.
-
-        A function in place of the sentence is called only when it is logged. While 256 subjects are within their
-        pauses, no other one is logged.
-        """
+        While 256 subjects are within their pauses, no other one is logged."""
         now = self._clock()
         if subject not in self._next and len(self._next) >= _MOST_SUBJECTS:
             self._next = {other: until for other, until in list(self._next.items()) if until > now}
         if now < self._next.get(subject, -math.inf if len(self._next) < _MOST_SUBJECTS else math.inf):
             return False
         self._next[subject] = now + pause
-        _log.warning("%s", sentence() if callable(sentence) else sentence)
+        _log.warning("%s", sentence)
         return True
 
-    def once(self, subject: str, sentence: str | Callable[[], str]) -> bool:
+    def once(self, subject: str, sentence: str) -> bool:
         """Logs the sentence the first time that its subject comes up in this process."""
         return self.warn(subject, sentence, ONCE)
 
