@@ -204,9 +204,13 @@ class Intake:
             thread, self._last = self._thread, last
         if thread is threading.current_thread():
             return True
-        if thread is None:  # nothing was captured
-            self._guarded(last)
-            return True
+        if thread is None:  # nothing was captured, and the disk may hang all the same
+            thread = threading.Thread(target=self._guarded, args=(last,), name="ragguard-writer", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # Python 3.12 starts none while the process ends
+                self._guarded(last)
+                return True
         self._queue.hurry()
         thread.join(timeout)
         return not thread.is_alive()

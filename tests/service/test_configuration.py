@@ -46,14 +46,6 @@ def test_ended_runs_wait_for_the_scorer_where_somebody_hears_of_them(more, score
     assert Configuration(**more).scored
 
 
-def test_a_list_that_the_caller_goes_on_changing_changes_nothing():
-    sinks, scorers = [ListSink()], ["utility"]
-    settings = Configuration(scoring=ScoringSettings(scorers=scorers), sinks=sinks)
-    sinks.clear()
-    scorers.clear()
-    assert len(settings.sinks) == len(settings.scoring.scorers) == 1
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -132,11 +132,6 @@ def test_sub_questions_that_a_scorer_made(made):
     assert found.summary.run_scores()[1].label == ODD.replace("\ud800", "?")
 
 
-def test_a_run_of_which_nothing_was_said():
-    found = told_of(Run("r", "why?"), [])
-    assert (found.summary.run_scores(), found.summary.worst, found.steps) == ([], None, [])
-
-
 def test_numbers_alone_need_no_texts():
     store = Store()
     for number in range(450):  # more than two pages

@@ -16,7 +16,7 @@ from ragguard.analysis.wording import MISLEADS
 from ragguard.errors import SchemaMismatch, StoreError
 from ragguard.records import Decision, Dropped, Failure, Score, ScoredRun, Usage
 from ragguard.storage.files.partfolder import PartFolder
-from ragguard.storage.files.runfile import read_runs, write_runs, write_scores
+from ragguard.storage.files.runfile import write_scores
 from ragguard.storage.source import open_source, read_means, read_scored
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.store import Store
@@ -135,12 +135,6 @@ def test_records_are_those_that_were_written(folder):
     assert list(read_scored(folder)) == RUNS
 
 
-def test_runs_read_from_a_store_make_a_run_file_with_their_texts(store, tmp_path):
-    write_runs((scored.run for scored in read_scored(store)), tmp_path / "runs.jsonl")
-    found = [step.passages for run in read_runs(tmp_path / "runs.jsonl") for step in run.steps]
-    assert found == [step.passages for scored in RUNS for step in scored.run.steps]
-
-
 def test_score_file_has_the_means_of_its_scores(tmp_path):
     write_scores(RUNS[:7], tmp_path / "scores.jsonl")
     read = {means.question: means.means for means in read_means(tmp_path / "scores.jsonl")}
@@ -167,14 +161,6 @@ def test_parts_come_in_the_order_of_the_input(tmp_path):
     for key, one in zip("abc", RUNS, strict=False):
         write_part(folder, key, [one])
     assert open_source(tmp_path / "scores").run_ids() == ["r1", "r2", "r0"]
-
-
-def test_runs_whose_ids_stand_in_several_parts_are_all_read(tmp_path):
-    again = replace(scored(0).run, question="who asks again?")
-    write_parts(tmp_path / "scores", [RUNS[0], RUNS[1], ScoredRun(again), RUNS[2]])
-    source = open_source(tmp_path / "scores")
-    assert source.run_ids() == ["r0", "r1", "r0", "r2"]
-    assert source.scored_run("r0") == RUNS[0]
 
 
 @pytest.mark.parametrize("kind", ["db", "json"])
