@@ -43,6 +43,7 @@ _VERDICT = 32
 _LEAST = 8
 """The narrowest column of passages."""
 _GAP = "   "
+_SIGNED = "+z.2f"
 
 _line = partial(Text, no_wrap=True, overflow="ignore")
 R = TypeVar("R", Score, Failure)
@@ -83,7 +84,7 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
     if correct is not None and correct.label:
         head.append(f" ({line_of(correct.label)}{_judged_by(correct)})", colour_of(correct.value - 0.5))
     if total is not None:
-        head.append(f"   ΔSePer of the run: {_signed(total)}")
+        head.append(f"   ΔSePer of the run: {_number(total, _SIGNED)}")
     head.append("".join(f"\n{sentence}" for sentence in explanation.sentences))
     if any(score.provisional for score in scores):
         head.append("\nscores so far: they are provisional until the end of the run is scored", "cyan")
@@ -128,12 +129,12 @@ def _about(
 ) -> list[Text]:
     """Returns the lines about a hop: its query, its numbers, and what a reader has to know of these."""
     before = best(scores, "udcg", "candidates") if step.decision and step.decision.dropped else None
-    was, to = f" (was {_plain(before, 3)})", f" (bridge to hop {bridge.later.number})" if bridge else ""
+    was, to = f" (was {_number(before, 'z.3f')})", f" (bridge to hop {bridge.later.number})" if bridge else ""
     facts = [
-        f"ΔSePer {_signed(best(scores, 'delta_seper'))}{to}",
-        f"UDCG {_plain(best(scores, 'udcg'), 3)}{was if before else ''}",
-        f"coverage {_plain(best(scores, 'coverage'), 2)}",
-        f"selection {_signed(best(scores, 'delta_seper_selection'))}",
+        f"ΔSePer {_number(best(scores, 'delta_seper'), _SIGNED)}{to}",
+        f"UDCG {_number(best(scores, 'udcg'), 'z.3f')}{was if before else ''}",
+        f"coverage {_number(best(scores, 'coverage'), 'z.2f')}",
+        f"selection {_number(best(scores, 'delta_seper_selection'), _SIGNED)}",
     ]
     known = [fact for fact in facts if " –" not in fact]
     # Of scorers whose numbers have a place of their own, the page shows the others.
@@ -245,19 +246,13 @@ def _judged(scores: Sequence[Score]) -> dict[int, str]:
     return fits | answered | grades
 
 
-def _plain(score: Score | None, digits: int) -> str:
-    return "–" if score is None else f"{score.value:z.{digits}f}{_support(score)}"
-
-
-def _signed(score: Score | None) -> str:
+def _number(score: Score | None, form: str) -> str:
+    """Returns a score as text, with its error where there is one; "–" for none."""
     if score is None:
         return "–"
-    error = f" ± {score.stderr:.2f}" if score.stderr is not None else ""
-    return f"{score.value:+z.2f}{error}{_support(score)}"
-
-
-def _support(score: Score) -> str:
-    return " (support)" if score.reference_source == "answer" else ""
+    error = f" ± {score.stderr:.2f}" if score.stderr is not None and form == _SIGNED else ""
+    support = " (support)" if score.reference_source == "answer" else ""
+    return f"{score.value:{form}}{error}{support}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ragguard.analysis.comparison import PRIMARY, Change, Comparison, Move, MovedQuestion
 from ragguard.errors import InvalidInput
-from ragguard.metrics.agreement import FlipTest, sign_flips
+from ragguard.metrics.agreement import sign_flips
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.registry import METRICS
 from ragguard.storage.source import read_means
@@ -201,23 +201,17 @@ def _changes(
     rows = sorted({row for row in primary if row >= 0})
     for row, alone in zip(rows, sign_flips([gap[row] for row in rows], draws=draws, seed=seed), strict=True):
         tested[row] = alone
-    return [
-        _change(named[row], series, a[row], gap[row], tested[row], primary=row in rows)
-        for row, series in enumerate(compared)
-    ]
-
-
-def _change(title: str, series: Series, a: Floats, gap: Floats, found: FlipTest, *, primary: bool) -> Change:
-    known = ~np.isnan(gap)
-    a, gap = a[known], gap[known]
-    mean = found.value
-    if abs(mean) <= TOLERANCE * max(1.0, float(np.abs(a).mean())):
-        mean = 0.0
-    spread = float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
-    effect = mean / spread if spread > 1e-12 else math.copysign(math.inf, mean) if mean else 0.0
-    metric = METRICS.get(series.name)
-    return Change(
-        title, series.level, len(gap), float(a.mean()), after=float((a + gap).mean()), difference=mean,
-        low=found.low, high=found.high, p=found.p, p_corrected=found.p_adjusted, effect=effect,
-        direction="neither" if metric is None else metric.direction, primary=primary,
-    )  # fmt: skip
+    changes = []
+    for row, (series, found) in enumerate(zip(compared, tested, strict=True)):
+        known = ~np.isnan(gap[row])
+        base, gaps = a[row][known], gap[row][known]
+        mean = found.value if abs(found.value) > TOLERANCE * max(1.0, float(np.abs(base).mean())) else 0.0
+        spread = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
+        metric = METRICS.get(series.name)
+        changes.append(Change(
+            named[row], series.level, len(gaps), float(base.mean()), after=float((base + gaps).mean()),
+            difference=mean, low=found.low, high=found.high, p=found.p, p_corrected=found.p_adjusted,
+            effect=mean / spread if spread > 1e-12 else math.copysign(math.inf, mean) if mean else 0.0,
+            direction="neither" if metric is None else metric.direction, primary=row in rows,
+        ))  # fmt: skip
+    return changes

@@ -7,9 +7,6 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ragguard.errors import InvalidInput
-from ragguard.metrics.arrays import Floats
-
 
 def cohen_kappa(first: ArrayLike, second: ArrayLike, *, quadratic: bool = False) -> float:
     """Returns Cohen's κ of two raters: agreement beyond chance, (p_o − p_e) / (1 − p_e).
@@ -17,7 +14,7 @@ def cohen_kappa(first: ArrayLike, second: ArrayLike, *, quadratic: bool = False)
     `quadratic` weighs a disagreement by the square of its distance, for grades. nan where both raters give one and
     the same label throughout: chance alone would agree.
     """
-    a, b = _columns(first, second)
+    a, b = (np.asarray(side, dtype=np.float64) for side in (first, second))
     if not a.size:
         return math.nan
     labels = np.unique(np.concatenate([a, b]))
@@ -26,12 +23,3 @@ def cohen_kappa(first: ArrayLike, second: ArrayLike, *, quadratic: bool = False)
     distance = np.subtract.outer(labels, labels) ** 2 if quadratic else 1.0 - np.eye(len(labels))
     by_chance = float((np.outer(table.sum(axis=1), table.sum(axis=0)) * distance).sum())
     return 1.0 - float((table * distance).sum()) / by_chance if by_chance else math.nan
-
-
-def _columns(first: ArrayLike, second: ArrayLike) -> tuple[Floats, Floats]:
-    a, b = (np.asarray(side, dtype=np.float64).ravel() for side in (first, second))
-    if a.shape != b.shape:
-        raise InvalidInput("labels", (len(a), len(b)), "as many of one as of the other")
-    if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        raise InvalidInput("labels", "nan", "finite numbers")
-    return a, b
