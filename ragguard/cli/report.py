@@ -186,18 +186,17 @@ def _belief(before: float | None, gain: float | None, error: float | None) -> st
     return f"{'█' * stood}[{colour}]{shade * moved}[/][dim]{'·' * (_BAR - stood - moved)}[/]"
 
 
-def _or(value: float | None, otherwise: float) -> float:
-    return otherwise if value is None else value
-
-
 _MOST = 20
 """How many runs the table lists where nothing else is said."""
 _BAR = 8
 """The cells of a bar of belief."""
 _ORDERS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
-    "harm": ("most misled first", lambda line: (-line["misleading"], _or(line["worst"], 1))),
-    "loss": ("least gain first", lambda line: _or(line["gain"], 9)),
-    "gain": ("most gain first", lambda line: -_or(line["gain"], -9)),
+    "harm": (
+        "most misled first",
+        lambda line: (-line["misleading"], 1 if line["worst"] is None else line["worst"]),
+    ),
+    "loss": ("least gain first", lambda line: 9 if line["gain"] is None else line["gain"]),
+    "gain": ("most gain first", lambda line: 9 if line["gain"] is None else -line["gain"]),
     "new": ("newest first", lambda line: -line["started"]),
 }
 """The title and the key of each order of the list."""

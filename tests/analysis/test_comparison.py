@@ -69,11 +69,6 @@ def test_secondary_metric_does_not_decide_the_verdict():
     assert [change.metric for change in found.decisive] == ["udcg_context"]
 
 
-def test_a_metric_of_the_run_stands_before_that_of_its_steps():
-    found = compare(*sides(20, udcg=0.1, udcg_context=0.1, delta_seper=0.1))
-    assert {change.metric for change in found.decisive} == {"udcg_context", "delta_seper"}
-
-
 def test_primary_metrics_are_corrected_among_themselves_only():
     gain = noise(20, mean=0.06)
     many = {f"m{number}": noise(20, seed=number + 5) for number in range(40)}

@@ -93,12 +93,3 @@ def test_the_source_of_a_wrong_answer_is_marked_whatever_its_utility(scored):
     _, explanations, printed, _ = scored
     assert len(re.findall(r"\+\d\.\d\d   wrong answer\n", printed)) == 1
     assert sum(len(found.sources) for found in explanations.values()) == printed.count("wrong answer\n")
-
-
-def test_a_store_without_texts_says_nothing_of_where_answers_are(scored, tmp_path):
-    store, *_ = scored
-    source = open_source(store)
-    for overview in source.overviews(MISLEADS):
-        for step in overview.steps:
-            step.texts = [""] * len(step.texts)
-        assert " is in " not in explanation_of(overview).text

@@ -10,7 +10,6 @@ from rich.console import Console
 from ragguard.analysis.hops import hop_table
 from ragguard.records import (
     K_ERROR,
-    PROVISIONAL,
     Decision,
     Dropped,
     Failure,
@@ -213,12 +212,6 @@ def test_a_hop_of_which_the_model_got_nothing_says_so():
     found = [Passage("Ada founded it.", "d1")]
     run = Run("r", "who?", steps=[RetrievalStep("a", "r", query="one", candidates=found)])
     assert "the model got none of these" in shown(run, [])
-
-
-def test_scores_of_an_open_run_are_said_to_be_provisional():
-    early = Score("udcg", 0.61, "step", "r", "s", metadata={PROVISIONAL: True})
-    assert "provisional until the end" in shown(replace(guarded(), status="open"), [early])
-    assert "provisional" not in shown(guarded(), [replace(early, metadata={})])
 
 
 @pytest.mark.parametrize(("utility", "colour"), [(-0.05, "90"), (0.05, "90"), (-0.5, "31"), (0.5, "32")])

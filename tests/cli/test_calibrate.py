@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 from ragguard import DistractorGuard, world
 from ragguard.advice import AdviceCalibration
 from ragguard.cli.app import app
-from ragguard.errors import CalibrationError
 from ragguard.guard.calibration import Calibration
 from ragguard.records import RetrievalStep, Run
 from ragguard.scorers import Utility
@@ -154,9 +153,3 @@ def test_udcg_of_too_few_questions_is_refused(tmp_path):
     assert result.exit_code == 2
     assert "3 questions have contexts" in result.output
     assert not (tmp_path / "udcg.json").exists()
-
-
-def test_a_calibration_of_the_guard_is_no_fit_of_udcg(runs, tmp_path):
-    calibrate(runs, "--out", tmp_path / "guard.json")
-    with pytest.raises(CalibrationError, match="fit of UDCG"):
-        Utility.fitted(tmp_path / "guard.json")

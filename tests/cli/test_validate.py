@@ -63,31 +63,6 @@ def found_something(question, number, passages, outcome, text="{} {}"):
     }  # fmt: skip
 
 
-def test_contexts_in_which_nothing_was_found_take_part(tmp_path):
-    """What found nothing went wrong, what found something went well: every metric orders the two."""
-    path, out = tmp_path / "c.jsonl", tmp_path / "out.json"
-    names = ("Ada", "Alba", "Alma", "Amos", "Anders", "Anita")
-    found = enumerate(((0, 0), (0, 0), (3, 2), (3, 2)))
-    cases = [(name, *case) for case in found for name in names]
-    objects = [
-        found_something(f"Who is {name} Berg?", n, passages, outcome)
-        for name, n, (passages, outcome) in cases
-    ]
-    path.write_text("".join(json.dumps(one) + "\n" for one in objects))
-    for arguments, metrics in (((), {"precision"}), (("-e", "nano"), {"precision", "udcg, own relevance"})):
-        done = validate(path, "--json", out, *arguments)
-        assert done.exit_code == 0, done.output
-        first, second = json.loads(out.read_text())
-        rows = {row[0]: row for row in first["rows"]}
-        assert {name: rows[name][1] for name in metrics} == dict.fromkeys(metrics, pytest.approx(1))
-        assert {(row[6], row[7]) for row in first["rows"]} == {(6, 0)}
-        assert first["notes"][0].startswith("24 contexts of 6 questions")
-        assert not any("rest on different" in note for note in first["notes"])
-        best = first["rows"][0][1]
-        for row in second["rows"]:
-            assert row[1] == pytest.approx(best - rows[row[0]][1])
-
-
 def test_contexts_that_an_engine_cannot_read_are_counted(tmp_path):
     path, out = tmp_path / "c.jsonl", tmp_path / "out.json"
     objects = [found_something("q", n, n, n % 2) for n in range(4)]

@@ -42,7 +42,12 @@ async def with_answers(
     """
     engine = connect(engine)
     prompts = load_prompts((await engine.info()).prompts)
-    asked = {at: _reading(prompts, context) for at, context in enumerate(contexts) if context.answer is None}
+    most = prompts.template("abstention").max_tokens
+    asked: dict[int, SampleQuestion] = {}
+    for at, one in enumerate(contexts):
+        if one.answer is None:
+            prompt = prompts.render("abstention", [p.text for p in one.passages], query=one.question)
+            asked[at] = SampleQuestion(prompt, 1, most, 0.0, seed=0)
     asker = _asker(engine, prompts)
     said: dict[SampleQuestion, str] = {}
     for batch in _batches(asked.values(), "answering", progress):
@@ -105,12 +110,6 @@ async def with_outcomes(
     return [
         replace(one, outcome=grades[wanted[at]]) if at in wanted else one for at, one in enumerate(contexts)
     ]
-
-
-def _reading(prompts: PromptSet, context: Context) -> SampleQuestion:
-    """Returns the question for the reader, with the label to abstain."""
-    prompt = prompts.render("abstention", [p.text for p in context.passages], query=context.question)
-    return SampleQuestion(prompt, 1, prompts.template("abstention").max_tokens, 0.0, seed=0)
 
 
 def _asker(engine: Engine, prompts: PromptSet) -> Asker:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 
@@ -33,11 +33,8 @@ EXAM = "exam"
 DRAWS = 2000
 
 
-class LabelledPair(NamedTuple):
-    """Two answers to a question, and how they are related."""
-
-    pair: Pair
-    relation: str
+LabelledPair: TypeAlias = tuple[Pair, str]
+"""Two answers to a question, and how they are related."""
 
 
 class WordEntailer:
@@ -66,7 +63,7 @@ def read_pairs(data: str) -> list[LabelledPair]:
     """Reads pairs from JSON lines with question, premise, hypothesis and relation; `exam` names the examination's."""
     if data == EXAM:
         return [
-            LabelledPair(Pair(one.question, one.answer, other), relation)
+            (Pair(one.question, one.answer, other), relation)
             for one in exam_cases().questions
             for other, relation in ((one.same, RELATIONS[0]), (one.wrong, RELATIONS[2]))
         ]
@@ -75,7 +72,7 @@ def read_pairs(data: str) -> list[LabelledPair]:
         if (relation := fields.text("relation")) not in RELATIONS:
             raise fields.wrong("relation", relation, f"one of {', '.join(RELATIONS)}")
         pair = Pair(fields.text("question", default=""), fields.text("premise"), fields.text("hypothesis"))
-        found.append(LabelledPair(pair, relation))
+        found.append((pair, relation))
     if not found:
         raise InvalidInput(data, "nothing", "at least one pair of answers with its relation")
     return found
@@ -95,8 +92,8 @@ async def compare_entailers(
 ) -> tuple[list[Table], list[str]]:
     """Returns how often each entailer is right about the pairs, and how alike any two of them are, and a sentence about
     each entailer that failed; where all fail, the error is raised."""
-    truth = np.array([RELATIONS.index(one.relation) for one in pairs])
-    asked = [one.pair for one in pairs]
+    truth = np.array([RELATIONS.index(relation) for _, relation in pairs])
+    asked = [pair for pair, _ in pairs]
     draws = np.random.default_rng(seed).integers(len(pairs), size=(DRAWS, len(pairs)))
     rows: list[tuple[Cell, ...]] = []
     entailed: dict[str, np.ndarray] = {}

@@ -57,15 +57,6 @@ def test_intervals_of_forty_labels_hold_what_the_judge_misses():
     assert held["raw"] == 0
 
 
-def test_with_every_grade_labelled_the_mean_is_that_of_people():
-    runs, right = graded_runs()
-    found = corrected(runs, labels_of(items_of(runs, "grade"), right)).means
-    assert found["grade"].value == pytest.approx(right.mean())
-    assert found["grade"].raw == pytest.approx(
-        np.mean([s.value for one in runs for s in one.scores if s.name == "grade"])
-    )
-
-
 def test_grades_that_came_with_the_passages_are_no_judge_s():
     runs, _ = graded_runs()
     for one in runs:

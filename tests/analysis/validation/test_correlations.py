@@ -83,21 +83,6 @@ def empty(question, number, outcome, k=None):
     return Scored(context, {"udcg": 0.5, **rank_values(context)})
 
 
-def test_a_metric_that_one_question_has_gets_no_interval():
-    some = list(questions(8))
-    rare = [
-        Scored(
-            one.context,
-            one.values if one.context.question == "q3" else {"noise": one.values["noise"]},
-        )
-        for one in some
-    ]
-    first, second = tables(measured(rare), "noise")
-    assert row_of(first, "same")["questions"] == 1
-    assert row_of(first, "same")["from"] is row_of(first, "same")["to"] is None
-    assert row_of(second, "same")["from"] is row_of(second, "same")["p"] is None
-
-
 def test_a_context_without_passages_takes_part_and_its_places_count():
     def full(number, outcome, k):
         context = Context(
@@ -125,24 +110,6 @@ def test_a_metric_that_says_nothing_of_most_questions_does_not_come_first():
     row = row_of(first, "rare")
     assert row["questions"] == row_of(first, "same")["questions"]
     assert row["Spearman"] == pytest.approx(1 / row["questions"])
-
-
-def test_score_of_the_data_stands_beside_that_of_the_engine():
-    def one(number, outcome):
-        context = Context(
-            id=f"{number}", question_id="q", question="q", passages=(Passage("x"), Passage("y")),
-            relevance=(2.0, 0.0), outcome=outcome, given={"coverage": 0.25},
-        )  # fmt: skip
-        scores = [
-            Score("p_abstain", value, "passage", "r", position=place) for place, value in ((1, 0.1), (2, 0.7))
-        ]
-        return Scored(context, {"coverage": 0.5, "coverage_total": 0.5, "udcg_context": 0.6}, tuple(scores))
-
-    values = measured([one(0, 0.0), one(1, 1.0)]).values
-    assert {name: column[0] for name, column in values.items()} == {
-        "coverage": 0.5, "coverage, given": 0.25, "udcg_context": 0.6,
-        "udcg, own relevance": pytest.approx(float(udcg([0.9, -0.3]))),
-    }  # fmt: skip
 
 
 def test_without_outcomes_or_metrics_there_is_nothing_to_say():

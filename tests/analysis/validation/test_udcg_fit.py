@@ -70,14 +70,6 @@ def test_a_context_is_never_fitted_on_its_own_question():
         assert before[name][own] == pytest.approx(after[name][own])
 
 
-def test_the_weights_by_place_are_those_of_the_commonest_length():
-    some = [*world(worth_of(1.0), questions=20), *(one for one in world(worth_of(1.0), 6, seed=1, length=2))]
-    values = held_out_values(some)
-    lengths = np.array([len(one.context.passages) for one in some])
-    assert not np.isnan(values[FITTED_GAMMA]).any()
-    assert (np.isnan(values[LEARNED]) == (lengths == 2)).all()
-
-
 def test_the_tables_set_the_fits_beside_udcg():
     first, second = tables(measured(list(world(worth_of(1.0)))))
     names = [row[0] for row in first.rows]

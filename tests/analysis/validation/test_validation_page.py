@@ -16,4 +16,4 @@ def test_the_lines_on_the_pages_are_a_run_with_an_outcome_and_a_pair(tmp_path):
     (found,) = read_dataset(tmp_path / "runs.jsonl")
     assert (found.outcome, found.relevance) == (2.0, (1.0, 0.0))
     (tmp_path / "pairs.jsonl").write_text(pair + "\n")
-    assert read_pairs(str(tmp_path / "pairs.jsonl"))[0].relation == "entailment"
+    assert read_pairs(str(tmp_path / "pairs.jsonl"))[0][1] == "entailment"
