@@ -162,38 +162,12 @@ def test_ten_equal_answers_are_not_certainty():
     assert m.seper_stderr([1.0], [[1.0]]) > surely
 
 
-def test_stderr_of_the_mean_over_references():
-    weights = np.full(10, 0.1)
-    opposite = np.array([[1.0, 0.0]] * 5 + [[0.0, 1.0]] * 5)
-    # Every answer means half of the references: only the pseudo-samples differ.
-    assert m.seper_stderr(weights, opposite, answers="mean") < m.seper_stderr(weights, opposite)
-
-
-def test_clusters_of_many_questions_at_once():
-    random = np.random.default_rng(0)
-    tables = random.random((6, 5, 5)) < 0.5
-    tables |= tables.swapaxes(1, 2) | np.eye(5, dtype=bool)
-    mask = np.arange(5) < random.integers(0, 6, (6, 1))
-    together = m.cluster(tables, mask)
-    for table, real, ids in zip(tables, mask, together, strict=True):
-        n = real.sum()
-        assert ids[:n].tolist() == m.cluster(table[:n, :n]).tolist()
-        assert (ids[n:] == -1).all()
-
-
 @given(beliefs())
 def test_zero_utility_of_equal_samples(belief):
     weights, entailment = belief
     before = m.seper_soft(weights, entailment)
     # A passage that changes no answer is worth nothing, whether it is irrelevant or the answer was known.
     assert m.attribution([before, m.seper_soft(weights, entailment)]).tolist() == [0]
-
-
-@given(beliefs(), st.sampled_from(["max", "mean"]))
-def test_belief_lies_between_0_and_1(belief, answers):
-    assert 0 <= m.seper_soft(*belief, answers=answers) <= 1
-    assert m.seper_soft(belief[0], np.ones_like(belief[1]), answers) == pytest.approx(1)
-    assert m.seper_soft(belief[0], np.zeros_like(belief[1]), answers) == 0
 
 
 def test_stderr_where_one_answer_has_all_the_weight():

@@ -104,11 +104,3 @@ def test_the_best_order_is_worth_1_and_no_order_more(rel):
     assert m.average_precision(best) == pytest.approx(1)
     assert m.ndcg(rel) <= m.ndcg(best) + 1e-12
     assert m.average_precision(rel) <= m.average_precision(best) + 1e-12
-
-
-@given(RELEVANCE.filter(np.any), st.integers(0, 5))
-def test_irrelevant_items_at_the_end_change_only_precision(rel, more):
-    longer = np.concatenate([rel, np.zeros(more, dtype=int)])
-    for metric in (m.ndcg, m.average_precision, m.reciprocal_rank, m.hits):
-        assert metric(longer) == pytest.approx(metric(rel))
-    assert m.precision(longer) == pytest.approx(m.precision(rel) * len(rel) / len(longer))

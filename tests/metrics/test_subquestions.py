@@ -62,12 +62,6 @@ def test_the_other_two_of_ten_sub_questions_are_not_answerable():
     assert m.marginal_coverage(ten, answerable=answerable).sum() == 1
 
 
-def test_answered_from_eta_on():
-    assert m.coverage([[3, 2.9]]) == 0.5
-    assert m.coverage([[3, 2.9]], eta=2.5) == 1
-    assert m.coverage([[3, 5]], eta=5) == 0.5
-
-
 def test_alpha_ndcg_by_hand():
     # Passages answer {1}, {1}, {1, 2}: gains 1, 1/2, 1/4 + 1; the ideal takes the last first: 2, 1/2, 1/4.
     ratings = [[5, 0], [5, 0], [5, 5]]

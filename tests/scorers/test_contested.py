@@ -103,12 +103,6 @@ async def test_a_passage_from_which_the_reader_would_not_answer_contests_nothing
     assert await found(abstains - 0.15) == [("step", 0.5), ("run", 0.5)]
 
 
-async def test_a_passage_that_says_nothing_contests_nothing():
-    silent = engine(lambda text, index: "NO-RESPONSE" if FALSE in text else SAID[documents(text)[0]])
-    results = await contested(run(step(FOUNDER_QUERY, [FALSE, FOUNDER])), judge=silent)
-    assert values(results) == [("step", 0.0), ("run", 0.0)]
-
-
 async def test_beside_coverage_ratings_are_asked_once_and_costs_add_up():
     judge, entailer = engine(), TableEntailer()
     the_run = run(

@@ -200,17 +200,6 @@ async def test_a_plan_counts_requests_and_answers_as_the_engine_works(capabiliti
         assert drawn.requests > drawn.prompts, "each of ten answers is a request"
 
 
-async def test_a_plan_prices_no_more_of_a_prompt_than_the_model_reads():
-    long = run(step(FIRM_QUERY, [FIRM, "and so on " * 50_000]))
-    caps = Caps(prompt_tokens=10**9)
-    whole = await pipeline(caps=caps).plan(long)
-    cut = await pipeline(reader(context=2048), caps=caps).plan(long)
-    assert whole.total.prompt_tokens > 150_000
-    assert cut.total.prompts == whole.total.prompts
-    assert cut.total.prompt_tokens <= 2048 * cut.total.prompts
-    assert whole.total.prompt_tokens > 5 * cut.total.prompt_tokens
-
-
 async def test_a_dead_entailer_stops_those_alone_who_ask_it():
     entailer = TableEntailer()
     alive = entailer.info

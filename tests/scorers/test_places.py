@@ -145,15 +145,6 @@ async def test_a_step_that_retrieved_nothing_is_scored_on_its_places(k):
     assert engine.calls == []
 
 
-async def test_the_references_mark_the_scores_of_an_empty_step_as_those_of_any_other():
-    """Scores are paired by where their references come from: a step without passages must not fall out."""
-    pipeline = ScoringPipeline(reader(), scorers=["utility"])
-    full = await pipeline.results(run(step(FIRM_QUERY, [FIRM])))
-    empty = await pipeline.results(run(step(FIRM_QUERY, [])))
-    marks = {(s.name, s.reference_source, s.references_hash) for s in empty}
-    assert marks <= {(s.name, s.reference_source, s.references_hash) for s in full}
-
-
 async def test_empty_steps_take_no_place_under_the_cap_and_have_the_cap_for_themselves():
     steps = [*(step(FIRM_QUERY, []) for _ in range(3)), step(FIRM_QUERY, [FIRM])]
     results = await ScoringPipeline(reader(), scorers=["utility"], caps=Caps(steps=2)).results(run(*steps))
