@@ -99,9 +99,8 @@ def run(
     model = connect(engine)
     scorers = ["likelihood"] if _is_local(address) else None
     with RagGuard(model, scorers=scorers, store=out / "ragguard.db", exit_timeout=0.0) as rg:
-        stopped = complete = False
-        search = Search(texts.passages)
-        local = _is_local(address)
+        stopped, complete = False, True
+        search, local = Search(texts.passages), _is_local(address)
         before: list[RunMeans] = []
         after: list[RunMeans] = []
         try:
@@ -119,7 +118,7 @@ def run(
                         )
                         after.append(means)
                         whole = whole and more
-                    complete = whole and (complete or number == 1)
+                    complete = complete and whole
                     update(advance=1)
         except KeyboardInterrupt:
             stopped = True
@@ -165,10 +164,10 @@ def _ask(
     misses what is there.
     """
     wording = wording or question
-    first = retrieve(retriever, wording, K, ()) if retriever else search(content_words(wording), K)
+    first = retrieve(retriever, wording) if retriever else search(content_words(wording), K)
     wanted = left_open(wording, first, search)
     left = " ".join(wanted)
-    second = retrieve(retriever, left, K, first) if retriever else search(wanted, K, without=first)
+    second = retrieve(retriever, left, first) if retriever else search(wanted, K, without=first)
     found = [*first, *second]
     fits = asyncio.run(_fits(rg.engine, question, found)) if by_likelihood and found else []
     read = [found[fits.index(max(fits))]] if fits else found
@@ -248,23 +247,21 @@ FIT = Series("query_gain", "passage", False, "passages")
 
 def load_retriever(name: str) -> Callable[[str], object]:
     """Returns the function of `module:function`, the module looked for in the current folder, too."""
-    module, colon, function = name.partition(":")
-    allowed = "module:function, a function that takes a question and returns passages"
-    if not (module and colon and function):
-        raise InvalidInput("--retriever", name, allowed)
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
     try:
+        module, function = name.split(":")
         found = getattr(import_module(module), function)
+        if not callable(found):
+            raise TypeError(f"{function} cannot be called")
     except Exception as error:
+        allowed = "module:function, a function that takes a question and returns passages"
         raise InvalidInput("--retriever", name, f"{allowed} ({type(error).__name__}: {error})") from error
-    if not callable(found):
-        raise InvalidInput("--retriever", name, f"{allowed} ({function} cannot be called)")
     return found  # type: ignore[no-any-return]  # what a user's module holds
 
 
 def retrieve(
-    retriever: Callable[[str], object], query: str, most: int, without: Sequence[Passage]
+    retriever: Callable[[str], object], query: str, without: Sequence[Passage] = ()
 ) -> list[Passage]:
     """Returns the first passages of a retriever of the user's, asynchronous or not, that were not found before."""
     try:
@@ -274,7 +271,7 @@ def retrieve(
         allowed = f"a function that answers a question ({type(error).__name__}: {error})"
         raise InvalidInput("--retriever", getattr(retriever, "__name__", "?"), allowed) from error
     known = {one.text for one in without}
-    return [one for one in found if one.text not in known][:most]
+    return [one for one in found if one.text not in known][:K]
 
 
 def means_of(question: str, scores: Sequence[Score], fits: Sequence[float]) -> RunMeans:
@@ -282,17 +279,14 @@ def means_of(question: str, scores: Sequence[Score], fits: Sequence[float]) -> R
 
     `fits` are the passages' fits to the whole question, where these were measured.
     """
-    values: dict[Series, list[float]] = defaultdict(list)
-    origins: dict[Series, str] = {}
+    values: dict[tuple[Series, str], list[float]] = defaultdict(list)
     for score in scores:
-        if score.provisional or score.reference_source == "answer" or score.name == FIT.name:
-            continue
-        series = Series(score.name, score.level, False, score.stage)
-        values[series].append(score.value)
-        origins[series] = f"{score.engine} {score.prompts}"
+        if not score.provisional and score.reference_source != "answer" and score.name != FIT.name:
+            series = Series(score.name, score.level, False, score.stage)
+            values[series, f"{score.engine} {score.prompts}"].append(score.value)
     if fits:
-        values[FIT], origins[FIT] = list(fits), ""
+        values[FIT, ""] = list(fits)
     found = RunMeans(question)
-    for series, numbers in values.items():
-        found.add(series, origins[series], fmean(numbers))
+    for (series, origin), numbers in values.items():
+        found.add(series, origin, fmean(numbers))
     return found
