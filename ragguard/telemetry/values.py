@@ -111,9 +111,9 @@ class Content:
 
     texts: bool = False
     inputs: bool = False
-    """Whether questions and queries may: texts, where OPENINFERENCE_HIDE_* does not hide inputs."""
+    """True where questions and queries may: texts may, and OPENINFERENCE_HIDE_* does not hide inputs."""
     outputs: bool = False
-    """Whether passages and answers may."""
+    """True where passages and answers may."""
 
     @classmethod
     def chosen(cls, wanted: bool | None) -> Content:
