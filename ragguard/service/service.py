@@ -87,9 +87,7 @@ class Report:
     cause_failed: str = ""
     """The latest failure that is not tried again."""
     cause_pending: str = ""
-    """The error of a call to an engine that is being repeated."""
-    cause_retrying: str = ""
-    """The latest failure that is tried again."""
+    """The latest failure that is tried again, else the error of a call to an engine that is being repeated."""
     no_capture_reason: str = ""
     """The calls that were seen in place of retrievals where none was captured, and what to do."""
     late: int = 0
@@ -136,7 +134,7 @@ class Report:
             (0 if self.sent_to or done else self.delivered, "of an earlier process", ""),
             (self.failed, "with scores that failed for good", self.cause_failed),
             (self.pending, "pending", "" if self.retrying else self.cause_pending),
-            (self.retrying, "of them failed for now and tried again", self.cause_retrying),
+            (self.retrying, "of them failed for now and tried again", self.cause_pending),
             (self.open, "open", ""),
             (self.dropped, "let go unscored, as more waited than queue_size allows without a store", ""),
             (self.lost, "events or runs lost", ""),
@@ -257,27 +255,15 @@ class Service:
             delivering=left.undelivered,
             sent_to=self.delivery.sent_to,
             cause_failed=self.scoring.cause_failed,
-            cause_pending="" if error is None else describe(error),
-            cause_retrying=self.scoring.cause_retrying,
+            cause_pending=self.scoring.cause_retrying if left.retrying or error is None else describe(error),
         )
         lost = report.lost or report.late
         whole = not (lost or report.dropped or report.cut_short or report.degraded)
-        why_nothing = "" if lost or left.pending else self._why_nothing(complete)
-        return replace(
-            report,
-            complete=complete and whole and not report.undelivered,
-            no_capture_reason=why_nothing,
-        )
-
-    def _why_nothing(self, complete: bool) -> str:
-        """Returns what was seen in place of retrievals where nothing was captured; '' where something was, or may be on
-        its way."""
-        captured = self.recorder.here.counts
-        under_way = captured.runs and not complete
-        counted = captured.unsampled or self.delivery.delivered
-        if under_way or counted or any(self.store.counts[name] for name in _CAPTURED):
-            return ""
-        return what_to_do(self.recorder.here.calls.total)
+        under_way = left.pending or (captured.runs and not complete)
+        seen = captured.unsampled or self.delivery.delivered or any(counts[name] for name in _CAPTURED)
+        why_nothing = "" if lost or under_way or seen else what_to_do(self.recorder.here.calls.total)
+        complete = complete and whole and not report.undelivered
+        return replace(report, complete=complete, no_capture_reason=why_nothing)
 
     def _since_closing(self, closing: Report) -> Report:
         """Returns the report of `close`, with what has come since: it is lost."""

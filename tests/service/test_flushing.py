@@ -50,7 +50,7 @@ def rejecting(label_probs):
         (Report(True, captured=3, scored=2, failed=1, open=1, cause_failed="utility: no"),
          "done, but not everything could be scored: 2 scored; 1 with scores that failed for good (utility: no); "
          "1 open"),
-        (Report(False, captured=3, scored=1, pending=2, retrying=1, cause_retrying="away"),
+        (Report(False, captured=3, scored=1, pending=2, retrying=1, cause_pending="away"),
          "not everything is scored: 1 scored; 2 pending; 1 of them failed for now and tried again (away)"),
         (Report(False, captured=1, scored=1, undelivered=(Undelivered("scored runs to PhoenixSink", 1, "down"),)),
          "not everything was delivered: 1 scored; 1 scored runs to PhoenixSink not delivered (down)"),
