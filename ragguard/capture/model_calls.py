@@ -23,7 +23,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from ragguard.capture.events import Delivered, StepEnded
 from ragguard.records import Decision, Passage
@@ -41,16 +41,6 @@ _NOTATION = re.compile(r"\\[nrt]|&(?:#\d+|#x[0-9a-f]+|[a-z]+);", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})", re.IGNORECASE)
 
 
-class Standing(NamedTuple):
-    """The passages that stand in a text."""
-
-    found: list[tuple[int, Passage]]
-    """Each with its index among those that were looked for, in the order of the text; those without words last, since
-    their absence cannot be seen."""
-    cut: bool
-    """True where the beginning of another passage stands there without its end."""
-
-
 class Sought:
     """Passages that are looked for in texts; what they are compared by is made once."""
 
@@ -61,10 +51,12 @@ class Sought:
         forms = [(number, text.strip(), normalized(text)) for number, text in texts]
         self._forms = sorted((form for form in forms if form[2]), key=lambda form: -len(form[2]))
         with_words = {number for number, _, _ in self._forms}
-        self._wordless = [(number, one) for number, one in enumerate(passages) if number not in with_words]
+        self._wordless = {number: one for number, one in enumerate(passages) if number not in with_words}
 
-    def standing(self, words: str) -> Standing:
-        """Returns the passages whose words stand in those of a text.
+    def standing(self, words: str) -> tuple[dict[int, Passage], bool]:
+        """Returns the passages whose words stand in those of a text, by their indices and in the order of the text, and
+        whether the beginning of another one stands there without its end. Passages without words come last, since their
+        absence cannot be seen.
 
         Longer ones are looked for first, and words of the text count once, so that a passage which is a part of another
         one is not found in it.
@@ -77,11 +69,9 @@ class Sought:
                 at[number] = begin, text
                 left = left[: begin + 1] + "\0" * len(its_words) + left[begin + 1 + len(its_words) :]
         heads = (_head(its_words) for number, _, its_words in self._forms if number not in at)
-        found = [
-            (number, self._as(number, text))
-            for number, (_, text) in sorted(at.items(), key=lambda item: (item[1][0], item[0]))
-        ]
-        return Standing(found + self._wordless, any(head and f" {head} " in left for head in heads))
+        order = sorted(at, key=lambda number: (at[number][0], number))
+        found = {number: self._as(number, at[number][1]) for number in order}
+        return found | self._wordless, any(head and f" {head} " in left for head in heads)
 
     def _as(self, number: int, text: str) -> Passage:
         passage = self.passages[number]
@@ -255,20 +245,17 @@ class ModelCalls:
             return Delivered(None, {})
         if not later:
             return Delivered(None, {DELIVERED: UNKNOWN})
-        counts, sought = (
-            self._counting(later),
-            Sought(candidates, self._bodies(ended, decision, left)),
-        )
+        counts, sought = self._counting(later), Sought(candidates, self._bodies(ended, decision, left))
         read: dict[int, Passage] = {}
         other: set[int] = set()
         cut = False
         for call in reversed(later):
-            there = sought.standing(self._input(call))
+            found, is_cut = sought.standing(self._input(call))
             if call in counts:
-                cut = cut or there.cut
-                read |= {number: one for number, one in there.found if number not in read}
+                cut = cut or is_cut
+                read |= {number: one for number, one in found.items() if number not in read}
             else:
-                other |= {number for number, one in there.found if one.text.strip()}
+                other |= {number for number, one in found.items() if one.text.strip()}
         about: dict[str, Any] = {}
         if judged := len(other - read.keys()):
             about[JUDGED_ONLY] = judged

@@ -21,9 +21,9 @@ FOUND = [Passage(OSLO, "a", 0.9), Passage(BERGEN, "b", 0.8), Passage(MOLDE, "c",
 
 def delivered(found, output, bodies=()):
     """The passages in the output; None where one is cut."""
-    there = Sought(found, bodies).standing(words_of(output))
-    assert all(found[number].id == passage.id for number, passage in there.found)
-    return None if there.cut else [passage for _, passage in there.found]
+    there, is_cut = Sought(found, bodies).standing(words_of(output))
+    assert all(found[number].id == passage.id for number, passage in there.items())
+    return None if is_cut else [*there.values()]
 
 
 def ids(output, found=FOUND):
