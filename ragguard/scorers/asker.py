@@ -54,11 +54,6 @@ _MOST_FURTHER_CALLS = 24
 class Respondent(Protocol):
     """Answers questions that may share one call."""
 
-    @property
-    def one_model(self) -> bool:
-        """True if judge and engine are the same model, so that their questions share calls."""
-        ...
-
     async def respond(self, questions: Sequence[Question]) -> Sequence[Answer | RagguardError]:
         """Returns one answer for each question, or the error in its place; raises a RagguardError where none can be
         answered."""
@@ -87,11 +82,6 @@ class Models:
     deadline: float | None = None
     shares: bool = True
     """False for a caller that reads no usage of labels, so that none is shared out: that takes time."""
-
-    @property
-    def one_model(self) -> bool:
-        """True where the judge is the engine."""
-        return self.engine is self.judge
 
     async def respond(self, questions: Sequence[Question]) -> Sequence[Answer]:
         """Sends questions that share a call to their model; each answer has its share of the usage."""
@@ -158,15 +148,14 @@ class Models:
         ]
 
 
-def _call_of(question: Question, one_model: bool) -> Hashable:
+def _call_of(question: Question) -> Hashable:
     """Returns the model, verb and parameters of a question; questions for which these are equal share a call."""
-    who = "engine" if one_model and question.who == "judge" else question.who
     parameters: Hashable = None
     if isinstance(question, LabelQuestion):
         parameters = question.labels
     elif isinstance(question, SampleQuestion):
         parameters = (question.n, question.max_tokens, question.temperature, question.seed)
-    return who, question.verb, parameters
+    return question.who, question.verb, parameters
 
 
 def tokens_of(question: Question, around_pair: int = 0) -> int:
@@ -252,7 +241,7 @@ class Asker:
         batches: dict[Hashable, list[Question]] = {}
         for question in questions:
             if self._afford(question):
-                batches.setdefault(_call_of(question, self._respondent.one_model), []).append(question)
+                batches.setdefault(_call_of(question), []).append(question)
         await in_parallel([partial(self._answer, batch) for batch in batches.values()])
 
     def _afford(self, question: Question) -> bool:

@@ -213,7 +213,7 @@ class ScoringPipeline:
         """Returns the plan of scoring a run; asks no model about it. An engine that was not used yet finds out what its
         server can; defaults stand in for one out of reach."""
         setting, missing = await self._reach()
-        prices = PriceList(setting, one_model=self._judge is self._engine)
+        prices = PriceList(setting)
         results = await self._run(self._scorers, view_run(run, setting), prices)
         # Scores from placeholders mean nothing; failures for what lies over a cap are kept.
         capped = CapExceeded.__name__

@@ -78,21 +78,18 @@ class PriceList:
     """A respondent that answers with placeholders and notes what was asked."""
 
     setting: Setting
-    one_model: bool
-    """True where the judge is the engine, so that their questions share calls."""
     plan: Plan = field(default_factory=Plan)
     """The calls so far."""
 
     async def respond(self, questions: Sequence[Question]) -> list[Answer]:
         """Notes what one call with these questions costs and returns placeholders."""
         first, around_pair = questions[0], self.setting.around_pair
-        who = "engine" if self.one_model and first.who == "judge" else first.who
         # A longer prompt than the model reads is cut and costs no more.
         most = self.setting.engine.context or sys.maxsize
         tokens = sum(min(tokens_of(question, around_pair), most) for question in questions)
         requests, times, written = self._each(first, len(questions))
         cost = Usage(requests, len(questions), tokens * times, written * len(questions))
-        self.plan += Plan({(who, first.verb): cost})
+        self.plan += Plan({(first.who, first.verb): cost})
         return [_placeholder(question) for question in questions]
 
     def _each(self, question: Question, prompts: int) -> tuple[int, int, int]:

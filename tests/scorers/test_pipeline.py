@@ -29,7 +29,7 @@ from ragguard.errors import (
     UnknownName,
 )
 from ragguard.metrics import ENGLISH, Language
-from ragguard.records import Failure, Passage, Score
+from ragguard.records import Failure, Passage, Score, Usage
 from ragguard.scorers.pipeline import FAMILIES, USUAL, ScoringPipeline
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.utility import Utility
@@ -174,7 +174,9 @@ async def test_a_plan_asks_nothing_and_foretells_the_requests():
     results = await scoring.results(the_run)
     asked = {verb: sum(call.verb == verb for call in engine.calls) for verb in ("sample", "label_probs")}
     prompts = {verb: sum(len(c.prompts) for c in engine.calls if c.verb == verb) for verb in asked}
-    lines = {verb: cost for (_, verb), cost in plan.calls.items()}
+    lines = dict.fromkeys(asked, Usage())
+    for (who, verb), cost in plan.calls.items():
+        lines |= {} if who == "entailer" else {verb: lines[verb] + cost}
     assert {verb: lines[verb].requests for verb in asked} == asked
     assert {verb: lines[verb].prompts for verb in asked} == prompts
     words = sum(s.usage.prompt_tokens for s in results) - 10 * len(entailer.pairs)

@@ -128,8 +128,6 @@ def _batches(items: Iterable[T], what: str, progress: Progress) -> Iterator[Sequ
 class _WordsAlone:
     """Answers every question about entailment by the words of both answers."""
 
-    one_model = True
-
     async def respond(self, questions: Sequence[Question]) -> list[Answer]:
         compared = await WordEntailer().entail(
             [one.pair for one in questions if isinstance(one, EntailQuestion)]

@@ -35,11 +35,6 @@ class Examined:
     def __init__(self, models: Respondent, verdicts: Verdicts, judge_prompts: PromptSet) -> None:
         self._models, self._verdicts, self._prompts = models, verdicts, judge_prompts
 
-    @property
-    def one_model(self) -> bool:
-        """True where the judge is the engine."""
-        return self._models.one_model
-
     async def respond(self, questions: Sequence[Question]) -> Sequence[Answer | RagguardError]:
         """Returns one answer for each question, or the reason for which there is none."""
         asked = {question: self._instead(question) for question in questions}
