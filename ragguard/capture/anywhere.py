@@ -87,7 +87,6 @@ def warn_outside() -> None:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_QUERY = "query"
 _TOP_K = ("k", "top_k")
 """The usual argument names for the number of passages to retrieve."""
 
@@ -122,13 +121,7 @@ def retrieval(
             None: the argument `k` or `top_k`, where there is one and the function gives no more than that.
     """
     if function is None:
-        return functools.partial(_decorated, query=query, tool=tool, k=k)
-    return _decorated(function, query=query, tool=tool, k=k)
-
-
-def _decorated(
-    function: Callable[..., Any], *, query: str, tool: str, k: str | int | None
-) -> Callable[..., Any]:
+        return functools.partial(retrieval, query=query, tool=tool, k=k)
     name = getattr(function, "__name__", "")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidInput(
@@ -138,7 +131,7 @@ def _decorated(
         )
     signature = inspect.signature(function)
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.parameters.values())
-    if query != _QUERY and query not in signature.parameters and not takes_any:
+    if query != "query" and query not in signature.parameters and not takes_any:
         raise InvalidInput("query", query, f"the name of an argument of {name or 'the function'}")
 
     @contextmanager
