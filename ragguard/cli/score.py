@@ -23,7 +23,6 @@ from ragguard.cli.terminal import (
     names_of,
     notes,
     reason_lines,
-    refuse_together,
     say,
 )
 from ragguard.errors import EngineError, EngineTimeout, InvalidInput, LowLabelMass, StoreError
@@ -143,11 +142,16 @@ def run(
     console = notes()
     names = names_of(scorers)
     right_answers = {} if references is None else read_references(references)
+    allowed = "nothing without --on"
+    refused: dict[str, object] = {"--engine-args": engine_args, "--gpus": gpus}
+    refused["--retry-failures"] = retry_failures
     if on is not None:
-        no_store: dict[str, object] = {"--since": since or None, "--write-back": write_back, "--store": store}
-        for option in no_store.items():
-            refuse_together(option, ("--on, which scores files into the folder of --out", on))
-        refuse_together(("--max-tokens", max_tokens), ("--on: each process would spend that much", on))
+        allowed = "nothing beside --on: files are scored into the folder of --out, by processes of their own budgets"
+        refused = {"--since": since, "--write-back": write_back, "--store": store, "--max-tokens": max_tokens}
+    for name, given in refused.items():
+        if given is not None and given is not False and given != "":
+            raise InvalidInput(name, given, allowed)
+    if on is not None:
         if not out:
             raise InvalidInput("--out", out, "a folder for the scores, with --on")
         from ragguard.parts.job import PartJob
@@ -166,15 +170,6 @@ def run(
             score_in_parts(files, job, executor, console, quiet=quiet, retry_failures=retry_failures)
             return
         files, out = [str(path) for path in find_runs(files)], None
-    else:
-        only_with_on = {
-            "--engine-args": engine_args,
-            "--gpus": gpus,
-            "--retry-failures": retry_failures,
-        }
-        for name, given in only_with_on.items():
-            if given:
-                raise InvalidInput(name, given, "nothing without --on")
     store = store or _STORE
     options: dict[str, Any] = {
         "judge": judge, "prompts": prompts, "budget": None if max_tokens is None else {"tokens": max_tokens},
