@@ -21,7 +21,7 @@ from ragguard.records import Result, Stage, Usage
 from ragguard.runtime.arguments import LARGEST, number_between, share
 from ragguard.scorers.probes import Reading, answerability, likeliest, read_rating, read_sub_questions
 from ragguard.scorers.question import Ask, answered, count_tokens
-from ragguard.scorers.scorer import ScoreWriter, stage_label
+from ragguard.scorers.scorer import ScoreWriter, of_list
 from ragguard.scorers.view import View, read_texts, retrieved_texts
 
 
@@ -213,8 +213,7 @@ class _CoverageReport:
             if bool(texts or not step.got) if stage == "passages" else step.changed:
                 facts = {"kept": len(texts), "not_judged": len(listed) - len(texts)}
                 facts |= {"k": k} if step.places else {}
-                about: dict[str, Any] = {"step": step, "stage": stage, "metadata": facts}
-                about["label"] = stage_label(step, stage)
+                about = {**of_list(step, stage), "metadata": facts}
                 with self.writer.failing(f"coverage ({stage})", step):
                     self.add("coverage", answered(covered), so_far, **about)
                     self.add("delta_coverage", answered(covered) - before, so_far, **about)

@@ -14,7 +14,7 @@ from ragguard.records import Passage, Result, Stage
 from ragguard.runtime.arguments import LARGEST, number_between, share
 from ragguard.scorers.probes import Reading, grade, read_rating
 from ragguard.scorers.question import Ask, LabelQuestion, answered
-from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter, stage_label
+from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter, of_list
 from ragguard.scorers.view import StepView, View, hash_references
 from ragguard.text.language import normalise
 
@@ -160,9 +160,7 @@ class _GradeReport:
             measures["selection_efficiency"] = rarity.ra_nwg(reachable, chosen, k, **rarities)
         facts = {"kept": len(texts), "pool": origin, "pool_size": len(pool), "not_judged": step.over_cap}
         about: dict[str, Any] = {
-            "step": step,
-            "stage": stage,
-            "label": stage_label(step, stage),
+            **of_list(step, stage),
             "stderr": None if self.estimated else 0.0,
             "references": self.mark,
             "reference_source": "gold" if origin == "given" else "none",

@@ -124,11 +124,10 @@ def failure_of(scorer: str, run: Run, error: BaseException) -> Failure:
     )
 
 
-def stage_label(step: StepView, stage: Stage) -> str:
-    """Returns the label of a score about one of a step's two lists; empty where the lists are equal."""
-    if not step.changed:
-        return ""
-    return "before" if stage == "candidates" else "after"
+def of_list(step: StepView, stage: Stage) -> dict[str, Any]:
+    """Returns the fields of a score about one of a step's two lists; its label is empty where the lists are equal."""
+    label = "" if not step.changed else "before" if stage == "candidates" else "after"
+    return {"step": step, "stage": stage, "label": label}
 
 
 class ScoreWriter:

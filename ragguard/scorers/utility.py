@@ -29,7 +29,7 @@ from ragguard.scorers.probes import (
     sees_references,
 )
 from ragguard.scorers.question import Ask, LabelAnswer, LabelQuestion, answered, remarks_of_both
-from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter, stage_label
+from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter, of_list
 from ragguard.scorers.view import StepView, View
 
 
@@ -153,7 +153,7 @@ class _UtilityReport:
             # UDCG over only a part of the passages would mean something else; the failures name the others.
             return
         value, stderr = self._udcg(known.values(), k)
-        about = {"step": step, "stage": stage, "label": stage_label(step, stage), **self._rests_on(step)}
+        about = {**of_list(step, stage), **self._rests_on(step)}
         facts = {"kept": len(known), "not_judged": len(wanted) - len(known), **self._judge}
         facts |= {"k": k} if step.places else {}
         self.writer.add("udcg", value, stderr=stderr, metadata=facts, **about)
