@@ -105,6 +105,8 @@ def key_from_environment(address: Address) -> str | None:
 
 _CONNECTIONS = 64
 """The most connections of one event loop to a server."""
+MOST_BYTES = 32 * 2**20
+"""The largest reply that is read. 512 answers of 64 tokens with their log-probabilities are some 5 MB."""
 
 
 class HttpClient:
@@ -200,10 +202,9 @@ class HttpClient:
         limit = min(math.inf if deadline is None else deadline, time.monotonic() + self.timeout_s)
         try:
             async with until(limit, what):
-                response = await self._client().request(method, url, content=content)
+                status, headers, said = await self._exchange(method, url, content)
         except (httpx.TransportError, httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:
             raise broken(what, error) from clean_cause(error)
-        status, said = response.status_code, response.content
         if status == 200:
             try:
                 answer = parsed(said)
@@ -216,7 +217,7 @@ class HttpClient:
                 raise unread from clean_cause(error)
             status = status_within(answer)
         if status != 200:
-            refused = refusal(what, status, response.headers, said, known=known)
+            refused = refusal(what, status, headers, said, known=known)
             if status in (401, 403):
                 refused.args = (f"{refused}; {self._about_key()}",)
             elif status == 404 and self.address.is_azure and "api-version" not in dict(self.address.query):
@@ -226,6 +227,23 @@ class HttpClient:
         self._answered.add(url)
         count_reply(usage_of(answer, 0))
         return answer
+
+    async def _exchange(
+        self, method: str, url: str, content: bytes | None
+    ) -> tuple[int, httpx.Headers, bytes]:
+        """Returns the status, the headers and the body of the reply to a request; a compressed body may become
+        gigabytes, and is read no further than the largest reply."""
+        body = bytearray()
+        async with self._client().stream(method, url, content=content) as response:
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) > MOST_BYTES:
+                    body.clear()  # the error and its traceback may be kept for long
+                    raise EngineProtocolError(
+                        f"{method} {url}: the reply is larger than {MOST_BYTES / 2**20:.0f} MiB and was not read to "
+                        "its end; is this an OpenAI-compatible server?"
+                    )
+        return response.status_code, response.headers, bytes(body)
 
     def _about_key(self) -> str:
         """Returns what to do about a key that is missing or refused."""

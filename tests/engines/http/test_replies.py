@@ -1,7 +1,8 @@
-"""Replies of servers that are none are told in a sentence."""
+"""Replies of servers: bounded in bytes; servers that are none are told in a sentence."""
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 
 import pytest
@@ -9,7 +10,7 @@ from support.misbehaving_server import MisbehavingServer, Reply, serving
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
-from ragguard.engines.http.http_client import HttpClient
+from ragguard.engines.http.http_client import MOST_BYTES, HttpClient
 from ragguard.errors import EngineOverloaded, EngineProtocolError, EngineRejected
 
 
@@ -51,6 +52,35 @@ PAGE = Reply("<!doctype html><title>My shop</title>", headers={"content-type": "
 CHOICE = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "A"}}
 ANSWER = {"model": "m", "choices": [CHOICE]}
 NOT_FOUND = Reply({"detail": "Not Found"}, 404)
+
+
+async def test_a_body_that_never_ends_is_left():
+    sent = 0
+
+    async def endless(reader, writer):
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n[")
+        try:
+            while sent < 100 * MOST_BYTES:
+                writer.write(b"1," * 50_000)
+                await writer.drain()
+                sent += 100_000
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(endless, "127.0.0.1", 0)
+    async with (
+        server,
+        aclosing(HttpClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")) as client,
+    ):
+        with pytest.raises(EngineProtocolError, match="larger than 32 MiB"):
+            await client.ask("/models")
+    assert sent < 2 * MOST_BYTES
+
+
 ASKS_WHETHER = "is this an OpenAI-compatible server"
 BAD_LISTS = {
     "a page": (PAGE, "is not JSON but begins '<!doctype html><title>My shop", ASKS_WHETHER),
