@@ -107,6 +107,7 @@ _CONNECTIONS = 64
 """The most connections of one event loop to a server."""
 MOST_BYTES = 32 * 2**20
 """The largest reply that is read. 512 answers of 64 tokens with their log-probabilities are some 5 MB."""
+_MOST_BYTES_OF_AN_ERROR = 64 * 2**10
 
 
 class HttpClient:
@@ -235,14 +236,17 @@ class HttpClient:
         gigabytes, and is read no further than the largest reply."""
         body = bytearray()
         async with self._client().stream(method, url, content=content) as response:
+            most = MOST_BYTES if response.status_code == 200 else _MOST_BYTES_OF_AN_ERROR
             async for piece in response.aiter_bytes():
                 body += piece
-                if len(body) > MOST_BYTES:
-                    body.clear()  # the error and its traceback may be kept for long
-                    raise EngineProtocolError(
-                        f"{method} {url}: the reply is larger than {MOST_BYTES / 2**20:.0f} MiB and was not read to "
-                        "its end; is this an OpenAI-compatible server?"
-                    )
+                if len(body) > most:
+                    break
+        if response.status_code == 200 and len(body) > most:
+            body.clear()  # the error and its traceback may be kept for long
+            raise EngineProtocolError(
+                f"{method} {url}: the reply is larger than {MOST_BYTES / 2**20:.0f} MiB and was not read to its end; "
+                "is this an OpenAI-compatible server?"
+            )
         return response.status_code, response.headers, bytes(body)
 
     def _about_key(self) -> str:
