@@ -30,7 +30,6 @@ from ragguard.text.language import normalise
 
 Side: TypeAlias = tuple[str | Path, range | None]
 """A store, and the `seq` of its runs; None: all."""
-_TOGETHER = "all together"
 _ANSWERED = ANSWERS / 5
 """The share of the best rating from which on a passage answers a sub-question, where no other η was given."""
 _FAR = 0.06
@@ -280,17 +279,14 @@ def judge_tables(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str)
     judged = {
         item.place: item.judged_label for one in taken for kind in METRIC_OF for item in run_items(one, kind)
     }
-    groups = {
-        (kind, _TOGETHER): list(by_place(labels).values())
-        for kind in dict.fromkeys(one.place[0] for one in labels)
-    }
+    groups: dict[tuple[str, str], list[Label]] = defaultdict(list)
+    for label in by_place(labels).values():
+        groups[label.place[0], "all together"].append(label)
     for label in labels:
-        groups.setdefault((label.place[0], label.by), []).append(label)
+        groups[label.place[0], label.by].append(label)
     rows: list[tuple[Cell, ...]] = []
     for (kind, by), some in groups.items():
-        pairs = [
-            (judged[one.place], one.value) for one in some if one.place[0] == kind and one.place in judged
-        ]
+        pairs = [(judged[one.place], one.value) for one in some if one.place in judged]
         if not pairs:
             continue
         mine, theirs = zip(*pairs, strict=True)

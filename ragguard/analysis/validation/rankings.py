@@ -38,7 +38,8 @@ def read_rankings(path: Path, k: int) -> Iterator[Context]:
             references = fields.texts("references", "answers")
             questions[fields.text("_id")] = Question(fields.text("text"), references)
     texts: dict[str, str] = {}
-    if (corpus := path / "corpus.jsonl").exists():
+    # Without the questions an engine has nothing to read the texts for.
+    if questions and (corpus := path / "corpus.jsonl").exists():
         tops = (documents[:k] for file in run_files(path) for documents in read_run(file).values())
         wanted = {document for top in tops for document in top}
         for fields in json_lines(corpus):
