@@ -104,6 +104,7 @@ def instrument(rg: RagGuard, *, tools: Tools | None = None, question: Question |
     recorder, declared = recorder_of(rg), checked_tools(tools)
     if question is not None and not callable(question):
         raise InvalidInput("question", question, "a function from what a pipeline is given to its question")
+    recorder.here.calls.declared.update(declared)
     with _lock:
         before = tracer.actual_tracer
         inner = before.inner if isinstance(before, CaptureTracer) else before

@@ -77,6 +77,7 @@ class RagGuardCallback(BaseCallbackHandler):
     ) -> None:
         self._recorder = recorder_of(rg)
         self._options = CaptureOptions.checked(tools, question, answer)
+        self._recorder.here.calls.declared.update(self._options.tools)
         self._here = PerProcess(partial(CallTree.of, self._recorder))
         self._here.get()
 

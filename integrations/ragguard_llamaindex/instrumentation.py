@@ -81,6 +81,7 @@ def instrument(
     """
     recorder = recorder_of(rg)
     options = CaptureOptions.checked(tools, question, answer)
+    recorder.here.calls.declared.update(options.tools)
     with _lock.get():
         found = attached()
         for handler in found:

@@ -164,6 +164,8 @@ class CallLog:
     def __init__(self) -> None:
         self.total: Calls = Counter()
         self._of_run: dict[str, Calls] = {}
+        self.declared: set[str] = set()
+        """The tools that were declared as retrievals."""
         self.retrieving: set[str] = set()
         """The tools that have given documents: a failure of one of these is a retrieval that failed."""
         self._lock = threading.RLock()
@@ -176,6 +178,18 @@ class CallLog:
             for calls in (self.total, self._of_run.setdefault(run_id, Counter())):
                 is_known = (kind, name) in calls or len(calls) < _MOST_NAMES
                 calls[kind, name if is_known else ""] += 1
+
+    def warn_of_uncalled(self) -> None:
+        """Warns once of declared tools that were never called, where tools were called that are not declared: one of
+        these may be meant."""
+        uncalled, others = sorted(self.declared - self.retrieving), _tools_in(self.total)
+        if uncalled and others:
+            names, there = (", ".join(map(repr, some[:_NAMES_SHOWN])) for some in (uncalled, others))
+            NOTICES.once(
+                "declared tools that were not called",
+                f"tools= declares {names}, of which no call was seen so far; called, and no retrievals: {there}. If "
+                "one of these is meant, declare it by its own name",
+            )
 
     def of(self, run_id: str) -> Calls:
         """Returns the calls that were seen in a run that has ended, and forgets them."""

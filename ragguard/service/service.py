@@ -231,6 +231,7 @@ class Service:
                 self.scoring.progress.wait(min(remaining, 0.2))
 
     def _report(self, complete: bool, began: float) -> Report:
+        self.recorder.here.calls.warn_of_uncalled()
         counts, left, captured = self.store.counts, self._left, self.recorder.here.counts
         error = self.scoring.failure_since(time.monotonic() - _RECENT_SECONDS)
         report = Report(

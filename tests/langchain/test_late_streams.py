@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from support.langchain_parts import ListRetriever
+from langchain_core.tools import tool
+from support.langchain_agents import ANSWER, agent, asked, search_tool
+from support.langchain_parts import ListRetriever, call
 
 from ragguard import RagGuard
+from ragguard.capture.splitters import paragraphs
 from ragguard.runtime.faults import NOTICES
 from ragguard_langchain import RagGuardCallback
 
@@ -49,3 +52,23 @@ def test_late_stream_is_a_run_of_its_own_and_logged_once(rg, caplog):
 def test_late_stream_that_names_the_run_continues_it(rg):
     read_late(rg, ragguard_resume="run.id")
     assert told(rg) == [(QUESTION, ["Ada Berg"], "Ada Berg", 1)]
+
+
+@tool
+def firms(query: str) -> str:
+    """Finds firms."""
+    return "Fjord is a firm in Oslo."
+
+
+@pytest.mark.parametrize(("declared", "said"), [("frims", 1), ("firms", 0)])
+def test_flush_names_once_a_declared_tool_that_was_never_called_beside_those_that_were(
+    rg, declared, said, caplog
+):
+    built = agent(call("search", query="1"), call("firms", query="2"), ANSWER, tools=[search_tool(), firms])
+    callback = RagGuardCallback(rg, tools={declared: paragraphs})
+    for _ in range(2):
+        built.invoke(asked(), {"callbacks": [callback]})
+        rg.flush()
+    found = [text for text in caplog.messages if "no call was seen" in text]
+    assert len(found) == said
+    assert all("tools= declares 'frims'" in text and "no retrievals: 'firms'" in text for text in found)
