@@ -203,21 +203,20 @@ class Adviser:
     async def _calibrated(self, given: Sequence[Run | KnownOutcome], max_loss: float) -> AdviceCalibration:
         """Returns the calibration that these runs give, which is used from now on."""
         useful = [
-            (one.run, one) if isinstance(one, KnownOutcome) else (one, None)
+            one if isinstance(one, KnownOutcome) else KnownOutcome(one)
             for one in given
-            if isinstance(one, KnownOutcome) or _can_be_judged(one)
+            if isinstance(one, KnownOutcome)
+            or (any(map(str.strip, one.references or ())) and one.question.strip() and one.steps)
         ]
         skipped = len(given) - len(useful)
         check_runs(len(useful), max_loss, skipped)  # before the models are asked
-        if all(len(_stages(run, known)) < 2 for run, known in useful):
+        if all(len(_stages(one)) < 2 for one in useful):
             raise CalibrationError(
                 f"each of the {len(useful)} runs searched once, which says nothing about when to stop: give runs of an "
                 "agent that searches several times"
             )
         before = _identity(await self._asking.ask_about(Run(question="?"), [], priority=SCORING))
-        traces = await in_parallel(
-            [partial(self._trace, run, known) for run, known in useful], CALIBRATED_AT_ONCE
-        )
+        traces = await in_parallel([partial(self._trace, one) for one in useful], CALIBRATED_AT_ONCE)
         threshold, loss, saved = choose_threshold(traces, max_loss)
         engine, judge, entailer, prompts, judge_prompts = before
         self.calibration = AdviceCalibration(
@@ -226,18 +225,18 @@ class Adviser:
         )  # fmt: skip
         return self.calibration
 
-    async def _trace(self, run: Run, known: KnownOutcome | None) -> Trace:
+    async def _trace(self, known: KnownOutcome) -> Trace:
         """Returns a run in numbers: the sufficiency after each turn, and how right an answer would have been, which the
         engine is asked where it is not known."""
         enough: list[float] = []
-        correct = [] if known is None else list(known.correct)
-        for prefix in _stages(run, known):
+        correct = list(known.correct or ())
+        for prefix in _stages(known):
             evidence = None
             if _is_readable(prefix.steps):
                 search = EvidenceSearch(self._contested)
                 evidence, _ = await search.evidence(self._asker(prefix, SCORING))
             enough.append(0.0 if evidence is None else sufficiency(evidence))
-            if known is None:
+            if known.correct is None:
                 correct.append(await correctness(partial(self._asking.ask_about, prefix, priority=SCORING)))
         return Trace(enough, correct)
 
@@ -290,18 +289,11 @@ def _open_run(run: Run, steps: list[RetrievalStep], references: list[str] | None
     )  # fmt: skip
 
 
-def _stages(run: Run, known: KnownOutcome | None) -> Sequence[Run]:
+def _stages(known: KnownOutcome) -> Sequence[Run]:
     """Returns the run as it stood after each of its turns."""
-    if known is not None and known.stages:
-        return known.stages
-    steps = numbered(run.steps)
+    run, steps = known.run, numbered(known.run.steps)
     ends = [at for at in range(1, len(steps) + 1) if at == len(steps) or steps[at][0] != steps[at - 1][0]]
-    return [_open_run(run, [step for _, step in steps[:end]], run.references) for end in ends]
-
-
-def _can_be_judged(run: Run) -> bool:
-    """Returns whether a run has what it takes to be judged by its references."""
-    return any(one.strip() for one in run.references or ()) and bool(run.question.strip() and run.steps)
+    return known.stages or [_open_run(run, [step for _, step in steps[:end]], run.references) for end in ends]
 
 
 def _is_readable(steps: Sequence[RetrievalStep]) -> bool:

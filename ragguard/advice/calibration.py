@@ -41,8 +41,9 @@ class KnownOutcome:
 
     run: Run
     """The run to its end: as many steps as an agent makes that is not told to stop."""
-    correct: Sequence[float]
-    """The correctness of the answer after each turn of retrieval, from 0 (wrong) to 1 (right)."""
+    correct: Sequence[float] | None = None
+    """The correctness of the answer after each turn of retrieval, from 0 (wrong) to 1 (right). None: the engine is
+    asked what it would answer, and whether that means a reference of the run."""
     stages: Sequence[Run] = ()
     """The run as it stood after each turn, where its question or its sub-questions changed on the way; else empty."""
 
