@@ -26,11 +26,13 @@ from ragguard.analysis.wording import (
 )
 from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_results, show_table
 from ragguard.errors import InvalidInput
+from ragguard.records import ScoredRun
 from ragguard.runtime.arguments import output_path
 from ragguard.scorers.exam.record import remarks_on
 from ragguard.scorers.run_facts import BeliefGain
 from ragguard.storage.source import ScoredSource, open_source
 from ragguard.storage.sqlite.overview import Overview
+from ragguard.storage.sqlite.reader import StoreReader
 
 
 def run(
@@ -93,7 +95,11 @@ def run(
 
 def _show_run(source: ScoredSource, wanted: str, *, as_json: bool) -> None:
     """Prints the run that is meant by a part of its id, or by the id that the application gave it."""
-    scored = source.scored_run(wanted) or source.scored_run(run_of_part(wanted, source.run_ids()))
+
+    def found(run_id: str) -> ScoredRun | None:
+        return next(filter(None, source.each(lambda store: [store.scored_run(run_id)])), None)
+
+    scored = found(wanted) or found(run_of_part(wanted, list(source.each(StoreReader.run_ids))))
     if scored is None:  # removed since its id was read
         raise InvalidInput("--run", wanted, "the id of a run that is there")
     if not as_json:

@@ -1,4 +1,6 @@
-"""Checks of arguments that several constructors share: a wrong type is refused by name, before it is compared."""
+"""Checks of arguments that several constructors share: a wrong type is refused by name, before it is compared. And the
+folders that variables of the environment name.
+"""
 
 from __future__ import annotations
 
@@ -107,3 +109,9 @@ def texts_of(name: str, value: object) -> list[str] | None:
     if isinstance(value, Sequence) and all(isinstance(one, str) for one in value):
         return list(value)
     raise InvalidInput(name, value, "a text, or a list of texts")
+
+
+def user_folder(variable: str, name: str) -> Path:
+    """Returns the folder that a variable of the environment names, else `ragguard/NAME` in the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.environ.get(variable) or Path(cache, "ragguard", name)).expanduser()

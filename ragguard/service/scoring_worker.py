@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Set
 from concurrent.futures import Future
 from dataclasses import replace
@@ -39,7 +37,7 @@ Work: TypeAlias = Callable[[], Awaitable[bool]]
 STEP_WAITS = 0.2
 """The seconds that a step which has ended waits for others that are parallel, so that one wave asks about all."""
 KEPT = 4096
-"""The most open runs that wait."""
+"""The most open runs that wait; others are scored at their ends."""
 
 
 def is_chosen(run_id: str, share: float) -> bool:
@@ -55,10 +53,9 @@ class LiveScoring:
     def __init__(self, scoring: RunScoring) -> None:
         self._scoring, self._store, self._pipeline = scoring, scoring.store, scoring.pipeline
         self._most = max(1, scoring.settings.concurrency // 2)
-        self._lock = threading.Lock()
-        self._waiting: OrderedDict[str, float] = OrderedDict()
+        self._waiting: dict[str, float] = {}
         """The open runs of which a step has ended since they were last scored, each with the time from which it may be
-        scored, on the monotonic clock."""
+        scored, on the monotonic clock. The writer adds to it; whoever iterates over it takes a copy."""
         self._running: set[str] = set()
 
     def note(self, changed: Set[str]) -> None:
@@ -72,21 +69,17 @@ class LiveScoring:
             )
             return
         now = time.monotonic()
-        with self._lock:
-            for run_id in changed:
-                if is_chosen(run_id, self._scoring.settings.score_rate):
-                    self._waiting.setdefault(run_id, now + STEP_WAITS)
-            while len(self._waiting) > KEPT:  # other runs are scored at their ends
-                self._waiting.popitem(last=False)
+        for run_id in changed:
+            if is_chosen(run_id, self._scoring.settings.score_rate) and len(self._waiting) < KEPT:
+                self._waiting.setdefault(run_id, now + STEP_WAITS)
 
     def take(self, slots: int) -> list[Work]:
         """Returns work on open runs for at most so many slots, those that wait longest first."""
         free = max(0, min(slots, self._most - len(self._running)))
         now = time.monotonic()
-        with self._lock:
-            due = [one for one, at in self._waiting.items() if at <= now and one not in self._running][:free]
-            for run_id in due:
-                del self._waiting[run_id]
+        due = [one for one, at in self._ready() if at <= now][:free]
+        for run_id in due:
+            del self._waiting[run_id]
         self._running.update(due)
         return [partial(self._score, run_id) for run_id in due]
 
@@ -94,9 +87,12 @@ class LiveScoring:
         """Returns the seconds until there is work; None where there is none, or no slot for it."""
         if len(self._running) >= self._most:
             return None
-        with self._lock:
-            due = [at for run_id, at in self._waiting.items() if run_id not in self._running]
+        due = [at for _, at in self._ready()]
         return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _ready(self) -> list[tuple[str, float]]:
+        """Returns the runs that wait and are not being scored."""
+        return [(one, at) for one, at in list(self._waiting.items()) if one not in self._running]
 
     async def _score(self, run_id: str) -> bool:
         """Scores an open run as it stands; returns False where no engine answered.
@@ -105,8 +101,7 @@ class LiveScoring:
         the provisional results are then not stored.
         """
         try:
-            with self._lock:
-                self._waiting.pop(run_id, None)  # whatever has ended until now is in the store
+            self._waiting.pop(run_id, None)  # whatever has ended until now is in the store
             run = await self._scoring.written(lambda: self._store.run(run_id))
             return run is None or run.status != "open" or await self._attempt(run)
         finally:

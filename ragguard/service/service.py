@@ -189,7 +189,8 @@ class Service:
         self.scoring.wake = self._worker.wake
         self._examining: Future[None] | None = None
         """The short examination of engines that nobody examined before."""
-        self._closing: Report | None = None
+        self._complete_at_end: bool | None = None
+        """True where everything was done when the service was closed; None before."""
         self._ending = threading.RLock()
         self._left = Left(0, 0, None)
 
@@ -202,8 +203,8 @@ class Service:
     def flush(self, timeout: float) -> Report:
         """Waits until everything captured so far is scored, stored and delivered; the report says whether it is."""
         began, timeout = time.monotonic(), seconds_to_wait(timeout)
-        if self._closing is not None:
-            return self._since_closing(self._closing)
+        if self._complete_at_end is not None:
+            return self._report(self._complete_at_end, began)
         if self._is_own_thread():
             _log.warning("flush() was called on ragguard's own thread, where it cannot wait")
             return self._report(False, began)
@@ -266,12 +267,6 @@ class Service:
         complete = complete and whole and not report.undelivered
         return replace(report, complete=complete, no_capture_reason=why_nothing)
 
-    def _since_closing(self, closing: Report) -> Report:
-        """Returns the report of `close`, with what has come since: it is lost."""
-        now = self._report(closing.complete, time.monotonic())
-        same = (now.lost, now.late) == (closing.lost, closing.late)
-        return replace(closing, complete=closing.complete and same, lost=now.lost, late=now.late)
-
     def close(self, timeout: float) -> Report:
         """Flushes within `timeout`, then closes; what is not scored stays in the store. Safe to call twice."""
         began, timeout = time.monotonic(), seconds_to_wait(timeout)
@@ -280,12 +275,12 @@ class Service:
             _log.warning("another thread is still closing: %s", report)
             return report
         try:
-            if self._closing is not None:
-                return self._since_closing(self._closing)
+            if self._complete_at_end is not None:
+                return self._report(self._complete_at_end, began)
             report = self.flush(timeout) if self.intake.started else self._report(True, began)
             if self._end(began + timeout) and self.intake.started:
                 report = self._report(not self._left.pending, began)
-            self._closing = report
+            self._complete_at_end = report.complete
         finally:
             self._ending.release()
         forget(self)

@@ -7,7 +7,7 @@ that what a mean is stands in one place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,34 +64,20 @@ class ScoredSource:
     stores: Sequence[Path]
     remarks: Sequence[str] = ()
     """The facts that a reader of the numbers has to know, a sentence each, such as parts that are missing."""
-    span: range | None = None
-    """The `seq` of the runs that means and scored runs are read of. None: all."""
 
-    def run_ids(self) -> list[str]:
-        """Returns the ids of all runs, in the order of their inputs."""
-        return list(self._each(lambda store: iter(store.run_ids())))
-
-    def scored_run(self, run_id: str) -> ScoredRun | None:
-        """Returns the first run of this id with its scores and failures; None where there is none."""
-        found = self._each(lambda store: iter((store.scored_run(run_id),)))
-        return next((scored for scored in found if scored is not None), None)
-
-    def scored_runs(self, *, texts: bool = True, level: Level | None = None) -> Iterator[ScoredRun]:
-        """Yields all runs with their failures and their scores, of one level where one is named."""
-        return self._each(lambda store: store.scored_runs(texts=texts, level=level, span=self.span))
-
-    def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
-        """Yields all runs for a report; see `StoreReader.overviews`."""
-        return self._each(lambda store: store.overviews(misleads, texts=texts))
-
-    def means(self) -> Iterator[RunMeans]:
-        """Yields all runs for a comparison."""
-        return self._each(lambda store: store.means(self.span))
-
-    def _each(self, read: Callable[[StoreReader], Iterator[T]]) -> Iterator[T]:
+    def each(self, read: Callable[[StoreReader], Iterable[T]]) -> Iterator[T]:
+        """Yields what a function reads of each store, in the order of their inputs."""
         for path in self.stores:
             with closing(StoreReader(path)) as store:
                 yield from read(store)
+
+    def scored_runs(self, *, level: Level | None = None, span: range | None = None) -> Iterator[ScoredRun]:
+        """Yields the runs with their failures and scores; see `StoreReader.scored_runs`."""
+        return self.each(lambda store: store.scored_runs(level=level, span=span))
+
+    def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
+        """Yields all runs for a report; see `StoreReader.overviews`."""
+        return self.each(lambda store: store.overviews(misleads, texts=texts))
 
 
 def is_source(path: str | Path) -> bool:
@@ -99,17 +85,12 @@ def is_source(path: str | Path) -> bool:
     return Path(path).is_dir() or is_store(path)
 
 
-def open_source(path: str | Path, span: range | None = None) -> ScoredSource:
-    """Opens a store, or a folder of parts, to read it.
-
-    Args:
-        path: The store or the folder.
-        span: Of a store, the `seq` of the runs that means and scored runs are read of. None: all.
-    """
+def open_source(path: str | Path) -> ScoredSource:
+    """Opens a store, or a folder of parts, to read it."""
     if Path(path).is_dir():
         return _of_parts(PartFolder(path))
     StoreReader(path).close()  # a file that is no store is an error now
-    return ScoredSource([Path(path)], span=span)
+    return ScoredSource([Path(path)])
 
 
 def read_scored(path: str | Path) -> Iterator[ScoredRun]:
@@ -137,8 +118,8 @@ def read_means(
             imported = Path(folder) / "scores.db"
             with closing(Store(imported, scored=False)) as store:
                 store.add_scored(read_score_file(path))
-        source = open_source(path if has_steps else imported, span)
-        for means in source.means():
+        source = open_source(path if has_steps else imported)
+        for means in source.each(lambda store: store.means(span)):
             means.steps_known = has_steps
             yield means
         if remarks is not None:

@@ -129,9 +129,6 @@ def test_lines_and_pages_are_those_of_a_store(folder, store):
 def test_records_are_those_that_were_written(folder):
     source = open_source(folder)
     assert list(source.scored_runs()) == RUNS
-    assert source.run_ids() == [one.run.id for one in RUNS]
-    assert source.scored_run("r4") == RUNS[4]
-    assert source.scored_run("none") is None
     assert list(read_scored(folder)) == RUNS
 
 
@@ -145,7 +142,7 @@ def test_missing_parts_failed_scores_and_rejected_lines_are_remarked(tmp_path):
     keys = write_parts(tmp_path / "scores", RUNS[:6], rejected=1)
     (tmp_path / "scores" / "parts" / f"{keys[1]}.json").unlink()
     source = open_source(tmp_path / "scores")
-    assert source.run_ids() == ["r0", "r1", "r4", "r5"]
+    assert [one.run.id for one in source.scored_runs()] == ["r0", "r1", "r4", "r5"]
     missing, failed, rejected = source.remarks
     assert "1 of 3 parts are missing" in missing
     assert "1 scores failed, in 1 of 4 runs; most often belief, EngineTimeout: too late" in failed
@@ -160,7 +157,7 @@ def test_parts_come_in_the_order_of_the_input(tmp_path):
     folder.begin({}, 1, ["b", "c", "a"])
     for key, one in zip("abc", RUNS, strict=False):
         write_part(folder, key, [one])
-    assert open_source(tmp_path / "scores").run_ids() == ["r1", "r2", "r0"]
+    assert [one.run.id for one in open_source(tmp_path / "scores").scored_runs()] == ["r1", "r2", "r0"]
 
 
 @pytest.mark.parametrize("kind", ["db", "json"])

@@ -267,7 +267,10 @@ class CorrectedChanges:
 
 def corrected_changes(before: Side, after: Side, labels: Sequence[Label]) -> CorrectedChanges:
     """Returns the means of two stores, corrected by the labels of each."""
-    sides = [corrected(open_source(*side).scored_runs(), labels, str(side[0])) for side in (before, after)]
+    sides = [
+        corrected(open_source(path).scored_runs(span=span), labels, str(path))
+        for path, span in (before, after)
+    ]
     return CorrectedChanges(*sides)
 
 

