@@ -47,11 +47,17 @@ def run(
         ),
     ] = None,
     order: Annotated[
-        str, typer.Option(help="Of the guard, the number with the threshold: help, or utility (the paper's).")
+        str,
+        typer.Option(
+            help="What the guard's threshold is on: help (judge and reader together), or utility (the paper's)."
+        ),
     ] = "help",
     min_keep: Annotated[int, typer.Option(min=0, help="The guard never keeps fewer.")] = 1,
     what: Annotated[
-        str, typer.Option("--for", help="guard, advice (when to stop searching) or udcg (its weights).")
+        str,
+        typer.Option(
+            "--for", help="What is calibrated: guard, advice (when to stop searching) or udcg (its weights)."
+        ),
     ] = "guard",
     labels: LabelFile = None,
     out: Annotated[

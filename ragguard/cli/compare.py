@@ -25,24 +25,30 @@ def run(
     before: Annotated[str, typer.Argument(help="A store, a folder of parts or a score file: how it was.")],
     after: Annotated[
         str | None,
-        typer.Argument(help="How it is now. With --baseline also: BEFORE since its last baseline."),
+        typer.Argument(
+            help="How it is now. With --baseline it may be left out: the runs of BEFORE since its last baseline."
+        ),
     ] = None,
     baseline: Annotated[str | None, typer.Option(help="Of BEFORE, the runs of this baseline alone.")] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
-            help="Exit with 1 where it holds: 'udcg < -0.02', by a name of the table; also repeated."
+            help="Exit with 1 where it holds, such as 'udcg < -0.02', by a name of the table; may be repeated."
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every metric, every question that fell.")] = False,
     trust_failed: Annotated[
-        bool, typer.Option(help="Let --fail-if decide by a model that failed its examination in that.")
+        bool,
+        typer.Option(help="Let --fail-if decide by numbers of a model that failed its examination in them."),
     ] = False,
     labels: LabelFile = None,
     on_corrected: Annotated[
-        bool, typer.Option("--corrected", help="--fail-if is about what the --labels correct.")
+        bool,
+        typer.Option("--corrected", help="--fail-if is about the differences that the --labels correct."),
     ] = False,
-    markdown: Annotated[Path | None, typer.Option(help="Write a comment for a pull request there.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write a comment for a pull request there, as Markdown.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare two sets of scored runs over the same questions: which side is better, and by how much.

@@ -39,7 +39,10 @@ def run(
         typer.Option(help="relevance or grade (of passages), answer (right?), coverage (of sub-questions)."),
     ] = "relevance",
     page: Annotated[
-        Path | None, typer.Option(help="Write a page there that asks in a browser; ask nothing here.")
+        Path | None,
+        typer.Option(
+            help="Write a page there that asks in a browser and saves the file of labels; ask nothing here."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The seed of the draw; one seed for all who label the same.")] = 0,
 ) -> None:

@@ -37,7 +37,10 @@ from ragguard.storage.files.runfile import write_runs
 def run(
     reports: Annotated[
         Path,
-        typer.Argument(metavar="FROM", help="JSON lines: `question`, `report`, and perhaps `documents`."),
+        typer.Argument(
+            metavar="FROM",
+            help="JSON lines: `question`, `report` (an ideal answer), and `documents` (texts it was written from).",
+        ),
     ],
     engine: EngineAddress = "auto",
     prompts: PromptSetName = None,

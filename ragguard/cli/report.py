@@ -43,7 +43,10 @@ def run(
         str | None, typer.Option(help="The order of the list: harm, loss, gain or new.", show_default="harm")
     ] = None,
     most: Annotated[
-        int | None, typer.Option("--most", "-n", min=1, help="How many runs to list.", show_default="20")
+        int | None,
+        typer.Option(
+            "--most", "-n", min=1, help="How many runs to list.", show_default="20; with --json all"
+        ),
     ] = None,
     labels: LabelFile = None,
     as_json: Annotated[

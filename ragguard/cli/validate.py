@@ -50,9 +50,12 @@ def run(
         ),
     ] = None,
     judge: JudgeAddress = None,
-    scorers: Annotated[str | None, typer.Option(help="Some of utility, belief, coverage, grades.")] = None,
+    scorers: Annotated[
+        str | None, typer.Option(help="Some of utility, belief, coverage, grades; utility alone unless said.")
+    ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="Compare this metric with the others, not the best.")
+        str | None,
+        typer.Option(help="The metric that is compared with each of the others. Default: the best one."),
     ] = None,
     entailers: Annotated[
         str | None,

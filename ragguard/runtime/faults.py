@@ -82,9 +82,11 @@ def describe(error: BaseException) -> str:
     return brief(f"{type(error).__name__}: {message_of(error)}".removesuffix(": "))
 
 
-def why_unreadable(error: OSError | UnicodeDecodeError) -> str:
-    """Returns in plain words why a text file could not be read."""
-    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror or message_of(error)
+def why_unreadable(error: Exception) -> str:
+    """Returns in plain words why a file could not be read."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    return (isinstance(error, OSError) and error.strerror) or message_of(error)
 
 
 def message_of(error: BaseException) -> str:

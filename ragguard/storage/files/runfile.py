@@ -25,7 +25,7 @@ from typing import IO, Any, Final, NamedTuple, TypeGuard, cast
 
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.records import Failure, Run, Score, ScoredRun
-from ragguard.runtime.faults import describe
+from ragguard.runtime.faults import describe, why_unreadable
 from ragguard.schema import Data, checked_run, data_of, read_record
 from ragguard.storage.sqlite.schema import dump
 from ragguard.text.plain import plain_metadata
@@ -244,7 +244,7 @@ def opened(path: str | Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
 
 
 def _unreadable(path: str | Path, error: Exception) -> StoreError:
-    return StoreError(f"{path} could not be read ({describe(error)}); check the path and the file")
+    return StoreError(f"{path} could not be read ({why_unreadable(error)}); check the path and the file")
 
 
 def write_runs(runs: Iterable[Run], path: str | Path) -> int:
