@@ -9,12 +9,15 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
+from ragguard._version import __version__
 from ragguard.analysis.page import write_html
 from ragguard.analysis.wording import MISLEADS
 from ragguard.client import RagGuard
@@ -83,34 +86,43 @@ class PrometheusPage:
     def __init__(
         self, rg: RagGuard, ingest: Ingest, guard: DistractorGuard, requests: Counter[tuple[str, str]]
     ) -> None:
-        self._sources: list[tuple[str, str, tuple[str, ...], Callable[[], Mapping[Any, int]]]] = [
-            ("requests", "Requests, by address and status.", ("address", "status"), lambda: requests),
-            ("spans", "Spans, taken or refused, by what became of them.", ("what",), lambda: ingest.spool.counts),
-            ("ingest", "Traces and runs made of spans.", ("what",), lambda: ingest.counts),
-            ("remarks", "What of traces was not understood.", ("remark",),
-             lambda: dict(ingest.remarks.most_common(_MOST_REMARKS)) or {"": 0}),
-            ("store", "What the store counts, such as runs that were scored.", ("what",),
-             lambda: {**_STORED, **rg.store.counts}),
-            ("guard_decisions", "Decisions of the guard, by status.", ("status",),
-             lambda: {**_DECIDED, **guard.health().statuses}),
-            ("traces_waiting", "Traces that are not complete.", (), lambda: {(): ingest.spool.waiting}),
-            ("runs_pending", "Runs that wait to be scored or delivered.", (), lambda: {(): ingest.pending()}),
-        ]  # fmt: skip
         self._registry = CollectorRegistry()
-        self._registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        """Yields the counts as they are now: one value for each key, a label's value or a tuple of these."""
-        for name, about, labels, numbers in self._sources:
-            family = (CounterMetricFamily if labels else GaugeMetricFamily)(
-                f"ragguard_{name}", about, labels=labels
-            )
-            for key, number in dict(numbers()).items():
-                values = key if isinstance(key, tuple) else (key,)
-                family.add_metric([one[:_LONGEST_LABEL] for one in values], number)
-            yield family
+        reader = PrometheusMetricReader(True, scope_info_enabled=False, registry=self._registry)
+        meter = MeterProvider([reader], shutdown_on_exit=False).get_meter("ragguard.serve", __version__)
+        count, gauge = meter.create_observable_counter, meter.create_observable_gauge
+        sources: list[tuple[Any, str, str, tuple[str, ...], Callable[[], Mapping[Any, int]]]] = [
+            (count, "requests", "Requests, by address and status.", ("address", "status"), lambda: requests),
+            (count, "spans", "Spans, taken or refused, by what became of them.", ("what",),
+             lambda: ingest.spool.counts),
+            (count, "ingest", "Traces and runs made of spans.", ("what",), lambda: ingest.counts),
+            (count, "remarks", "What of traces was not understood.", ("remark",),
+             lambda: dict(ingest.remarks.most_common(_MOST_REMARKS)) or {"": 0}),
+            (count, "store", "What the store counts, such as runs that were scored.", ("what",),
+             lambda: {**_STORED, **rg.store.counts}),
+            (count, "guard_decisions", "Decisions of the guard, by status.", ("status",),
+             lambda: {**_DECIDED, **guard.health().statuses}),
+            (gauge, "traces_waiting", "Traces that are not complete.", (), lambda: {(): ingest.spool.waiting}),
+            (gauge, "runs_pending", "Runs that wait to be scored or delivered.", (), lambda: {(): ingest.pending()}),
+        ]  # fmt: skip
+        for create, name, about, labels, numbers in sources:
+            create(f"ragguard_{name}", [_observed(labels, numbers)], "", about)
 
     def text(self, accept: str) -> tuple[bytes, str]:
         """Returns the page in a format that is accepted, and its content type."""
         encode, kind = choose_encoder(accept)
         return encode(self._registry), kind
+
+
+def _observed(
+    labels: tuple[str, ...], counts: Callable[[], Mapping[Any, int]]
+) -> Callable[[CallbackOptions], Iterator[Observation]]:
+    """Returns a callback of an instrument: one observation for each key, a label's value or a tuple of these."""
+
+    def observe(_: CallbackOptions) -> Iterator[Observation]:
+        for key, number in dict(counts()).items():
+            values = key if isinstance(key, tuple) else (key,)
+            yield Observation(
+                number, {name: one[:_LONGEST_LABEL] for name, one in zip(labels, values, strict=True)}
+            )
+
+    return observe
