@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar, overload
 
 from ragguard.errors import InvalidInput, StoreError
-from ragguard.records import Level, Run, ScoredRun
+from ragguard.records import Run, ScoredRun
 from ragguard.storage.files.partfolder import PartFolder, PartTotals
 from ragguard.storage.files.runfile import read_score_file
 from ragguard.storage.sqlite.database import is_store
@@ -71,9 +71,9 @@ class ScoredSource:
             with closing(StoreReader(path)) as store:
                 yield from read(store)
 
-    def scored_runs(self, *, level: Level | None = None, span: range | None = None) -> Iterator[ScoredRun]:
+    def scored_runs(self, span: range | None = None) -> Iterator[ScoredRun]:
         """Yields the runs with their failures and scores; see `StoreReader.scored_runs`."""
-        return self.each(lambda store: store.scored_runs(level=level, span=span))
+        return self.each(lambda store: store.scored_runs(span=span))
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
         """Yields all runs for a report; see `StoreReader.overviews`."""

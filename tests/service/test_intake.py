@@ -5,7 +5,6 @@ import threading
 import time
 
 import pytest
-from support.counting import calls_counted
 from support.polling import eventually
 from support.program import run_program
 from support.runs import a_run, as_events
@@ -72,30 +71,6 @@ def start(tmp_path):
 def put(intake, run):
     for event in as_events(run):
         intake(event)
-
-
-def test_a_full_batch_does_not_wait_for_more(start, monkeypatch):
-    """While the writer gathers events, the last one that is not measured has it write what is there."""
-    monkeypatch.setattr(module, "LINGER", 60.0)
-    intake, store = start()
-    intake.start()
-    intake.do(lambda: None).result(10)
-    for number in range(UNMEASURED):
-        intake(RunStarted(Run(f"r{number}", "who?", status="open")))
-    eventually(lambda: store.run_count() == UNMEASURED)
-
-
-def test_a_hook_does_little(start):
-    """`make bench-capture` and `make bench-soak` measure the time of hooks."""
-    store = SlowStore()
-    intake, _ = start(store)
-    events = [StepEnded(RetrievalStep("s", "r")) for _ in range(2000)]
-    intake(events[0])
-    assert store.at_work.wait(10)
-    with calls_counted() as calls:
-        for event in events:
-            intake(event)  # the disk stands still all the while
-    assert calls.count <= 25 * len(events)
 
 
 def test_full_durability_returns_when_the_step_is_on_the_disk(start, tmp_path):
@@ -276,27 +251,6 @@ def test_a_thread_that_cannot_be_started_is_tried_again(start, monkeypatch):
     put(intake, a_run("two"))
     intake.do(lambda: None).result(10)
     assert store.run("two") == a_run("two")
-
-
-def test_a_store_that_takes_nothing_does_not_end_the_writer(start, caplog):
-    class Broken(Store):
-        broken = True
-
-        def write(self, batch):
-            if self.broken:
-                raise StoreError("no room anywhere")
-            return super().write(batch)
-
-    store = Broken()
-    intake, _ = start(store)
-    put(intake, a_run("lost"))
-    with pytest.raises(StoreError, match="no room"):
-        intake.do(lambda: None).result(10)
-    assert store.counts["events_lost"] == 4
-    store.broken = False
-    put(intake, a_run("kept"))
-    intake.do(lambda: None).result(10)
-    assert store.run("kept") == a_run("kept")
 
 
 def test_disk_that_fails_and_works_again_gets_all_that_waited_once(start, tmp_path, caplog):

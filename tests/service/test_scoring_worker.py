@@ -268,15 +268,6 @@ def test_an_engine_that_is_away_at_the_end_leaves_what_was_said_before_as_provis
     assert [one.will_retry for one in service.store.failures("r1")] == [False]
 
 
-def test_a_look_in_progress_holds_up_no_close(make):
-    pipeline = ScriptedPipeline(live=("at once",), gate=threading.Event())
-    service = make(pipeline)
-    begin(service, a_run())
-    assert pipeline.entered.wait(10)
-    assert service.close(0.5)
-    assert pipeline.running == 0
-
-
 KILLED = """
 import json, os, signal, sys, time
 from ragguard.engines.connect import connect

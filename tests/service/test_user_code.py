@@ -205,11 +205,3 @@ def test_runs_that_another_process_has_to_score_are_left_to_it(tmp_path):
     with closing(Store(tmp_path / "s.db")) as again:
         again.housekeep()
         assert again.left().pending == 3
-
-
-async def test_such_a_run_can_be_scored_when_it_is_asked_for(tmp_path):
-    rg = RagGuard(ScriptedEngine(), scorers=(), store=tmp_path / "s.db")
-    capture(rg, 1)
-    await rg.aflush(30)
-    assert await rg.score(rg.runs()[0]) == []
-    await rg.aclose()

@@ -1,4 +1,4 @@
-"""What reports read is what the records say, however odd the texts are."""
+"""What reports read is what the records say."""
 
 import json
 
@@ -9,8 +9,6 @@ from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep,
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.overview import SCALE, unread_positions
 from ragguard.storage.sqlite.store import Store
-
-ODD = 'quote " back \\ zero \x00 line \n \ud800 </script>'
 
 
 def told_of(run, scores, failures=()):
@@ -121,15 +119,6 @@ def test_only_what_the_model_got_counts_as_misleading():
     assert unread_positions(guarded) == [1]
     assert unread_positions(reranked) == [1, 2]
     assert unread_positions(rewritten) == [1, 2, 3]
-
-
-@pytest.mark.parametrize("made", [["a", ODD], "no list", None, {"a": 1}])
-def test_sub_questions_that_a_scorer_made(made):
-    run = a_run()
-    score = Score("coverage_total", 0.5, "run", run.id, label=ODD, metadata={"sub_questions": made})
-    found = told_of(run, [Score("t", 0.1, "run", run.id), score])
-    assert found.summary.sub_questions == (made if isinstance(made, list) else [])
-    assert found.summary.run_scores()[1].label == ODD.replace("\ud800", "?")
 
 
 def test_numbers_alone_need_no_texts():

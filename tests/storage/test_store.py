@@ -402,13 +402,6 @@ def test_path_where_no_store_can_be_is_refused_at_once(tmp_path):
         StoreReader(tmp_path / "s.db")
 
 
-def test_sqlites_name_for_memory_is_refused_with_the_way_out(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidInput, match="None, which keeps everything in memory"):
-        Store(":memory:")
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.fixture(params=["body = 'no JSON'", "body = '[1]'"])
 def path(tmp_path, request):
     """A store of three runs, of which r1 cannot be read."""

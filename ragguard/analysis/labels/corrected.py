@@ -268,8 +268,7 @@ class CorrectedChanges:
 def corrected_changes(before: Side, after: Side, labels: Sequence[Label]) -> CorrectedChanges:
     """Returns the means of two stores, corrected by the labels of each."""
     sides = [
-        corrected(open_source(path).scored_runs(span=span), labels, str(path))
-        for path, span in (before, after)
+        corrected(open_source(path).scored_runs(span), labels, str(path)) for path, span in (before, after)
     ]
     return CorrectedChanges(*sides)
 

@@ -56,8 +56,9 @@ def _captured(path: str | Path, remarks: list[str]) -> Iterator[Context]:
             raise InvalidInput(f"{path}, {error.argument}", error.value, error.allowed) from error
         return
     source = open_source(path)
-    for scored in source.scored_runs(level="run"):
-        numbers = {score.name: score.value for score in scored.scores if not score.provisional}
+    for scored in source.scored_runs():
+        final = (score for score in scored.scores if score.level == "run" and not score.provisional)
+        numbers = {score.name: score.value for score in final}
         outcome = next((numbers[name] for name in _STATES if name in numbers), None)
         given = {name: value for name, value in numbers.items() if name not in _STATES}
         yield _context_of(scored.run, outcome, given)

@@ -33,9 +33,8 @@ SCALE = 10_000
 
 
 class RunScore(NamedTuple):
-    """A score about a run as a whole; `step` is empty."""
+    """A score about a run as a whole."""
 
-    step: None
     name: str
     value: float
     stderr: float | None
@@ -73,10 +72,10 @@ class ScoreSummary:
         """Returns the scores about the run as a whole."""
         return [
             RunScore(
-                step, name, value / SCALE, None if stderr is None else stderr / SCALE,
-                label=label, reference_source=source, stage=stage,
+                name, value / SCALE, None if stderr is None else stderr / SCALE, label=label,
+                reference_source=source, stage=stage,
             )
-            for step, name, value, stderr, label, source, stage in json.loads(self.of_run)
+            for _, name, value, stderr, label, source, stage in json.loads(self.of_run)
         ]  # fmt: skip
 
 

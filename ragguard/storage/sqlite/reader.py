@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from ragguard.errors import StoreError
-from ragguard.records import Failure, Level, Run, Score, ScoredRun
+from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.runtime.arguments import file_path
 from ragguard.runtime.faults import describe
 from ragguard.storage.sqlite import rows
@@ -78,12 +78,10 @@ class StoreReader:
         last = "WHERE seq IN (SELECT seq FROM runs ORDER BY seq DESC LIMIT ?) ORDER BY seq"
         return [*self._selected(partial(rows.scored_at, texts=False), last, count).values()]
 
-    def scored_runs(
-        self, *, texts: bool = True, level: Level | None = None, span: range | None = None
-    ) -> Iterator[ScoredRun]:
-        """Yields all runs, or those with a `seq` of a span, with their failures and their scores, of one level where
-        one is named. Without `texts` passages have empty texts, and reading is quicker."""
-        return self._each(partial(rows.scored_at, texts=texts, level=level), span)
+    def scored_runs(self, *, texts: bool = True, span: range | None = None) -> Iterator[ScoredRun]:
+        """Yields all runs, or those with a `seq` of a span, with their scores and failures. Without `texts` passages
+        have empty texts, and reading is quicker."""
+        return self._each(partial(rows.scored_at, texts=texts), span)
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
         """Yields all runs for a report; a passage that the model got counts as misleading where its

@@ -22,7 +22,6 @@ from ragguard.records import (
     Decision,
     Dropped,
     Failure,
-    Level,
     Passage,
     RetrievalStep,
     Run,
@@ -261,20 +260,15 @@ def runs_at(connection: sqlite3.Connection, seqs: Iterable[int], *, texts: bool 
 
 
 def scores_at(
-    connection: sqlite3.Connection,
-    runs: Mapping[int, str],
-    level: Level | None = None,
-    *,
-    unsent: bool = False,
+    connection: sqlite3.Connection, runs: Mapping[int, str], *, unsent: bool = False
 ) -> dict[int, list[Score]]:
-    """Returns the scores of the runs (`seq` → id), or those of one level, or those that no sink has received yet, in
-    the order in which they were stored."""
+    """Returns the scores of the runs (`seq` → id), or those that no sink has received yet, in the order in which they
+    were stored."""
     scores: dict[int, list[Score]] = {seq: [] for seq in runs}
     cursor = connection.cursor()
     cursor.row_factory = None  # plain tuples, since there may be a million rows
-    wanted, of_level = ("", ()) if level is None else ("level = ? AND ", (level,))
-    wanted += "scores.seq > (SELECT emit_after FROM runs WHERE seq = scores.run) AND " if unsent else ""
-    rows = list(chunks(cursor, _SCORES.format(f"{wanted}run IN ({{}})"), runs, *of_level))
+    wanted = "scores.seq > (SELECT emit_after FROM runs WHERE seq = scores.run) AND " if unsent else ""
+    rows = list(chunks(cursor, _SCORES.format(f"{wanted}run IN ({{}})"), runs))
     origins = origins_of(connection, {row[-1] for row in rows})
     for row in rows:
         scores[row[1]].append(_score_of(row, runs[row[1]], origins[row[-1]]))
@@ -282,12 +276,12 @@ def scores_at(
 
 
 def scored_at(
-    connection: sqlite3.Connection, seqs: Iterable[int], *, texts: bool = True, level: Level | None = None
+    connection: sqlite3.Connection, seqs: Iterable[int], *, texts: bool = True
 ) -> dict[int, ScoredRun]:
-    """Returns the runs with these `seq`, with their failures and their scores, of one level where one is named."""
+    """Returns the runs with these `seq`, with their scores and failures."""
     runs = runs_at(connection, seqs, texts=texts)
     ids = {seq: run.id for seq, run in runs.items()}
-    scores, failures = scores_at(connection, ids, level), failures_at(connection, ids)
+    scores, failures = scores_at(connection, ids), failures_at(connection, ids)
     return {seq: ScoredRun(run, scores[seq], failures[seq]) for seq, run in runs.items()}
 
 
@@ -355,12 +349,10 @@ def texts_of(connection: sqlite3.Connection, bodies: Sequence[Data]) -> dict[str
 
 
 def chunks(
-    connection: sqlite3.Connection | sqlite3.Cursor, statement: str, values: Iterable[Any], *before: object
+    connection: sqlite3.Connection | sqlite3.Cursor, statement: str, values: Iterable[Any]
 ) -> Iterator[sqlite3.Row]:
-    """Yields the rows of a statement over more values than SQLite takes at once, behind the parameters `before`."""
+    """Yields the rows of a statement over more values than SQLite takes at once."""
     left = list(values)
     for start in range(0, len(left), _MOST_PARAMETERS):
         chunk = left[start : start + _MOST_PARAMETERS]
-        yield from connection.execute(
-            statement.format(",".join("?" * len(chunk))), (*before, *chunk)
-        ).fetchall()
+        yield from connection.execute(statement.format(",".join("?" * len(chunk))), chunk).fetchall()
