@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 When = Literal["step", "run"]
 """The times at which a run is scored: as its steps end and again at its end, or at its end alone."""
-_BLOCK = re.compile(r"block(?:\((\d+(?:\.\d+)?)\))?")
-_BLOCK_SECONDS = 1.0
+_BLOCK = re.compile(r"block\((\d+(?:\.\d+)?)\)")
 _SHORTEST = sys.float_info.min
 """Seconds: the least number over 0."""
 LONGEST = 9e9
@@ -128,8 +127,8 @@ class Configuration:
         policy = self.on_overflow if isinstance(self.on_overflow, str) else ""
         block = _BLOCK.fullmatch(policy)
         if block is None and policy != "drop_oldest":
-            raise InvalidInput("on_overflow", self.on_overflow, "'drop_oldest', 'block' or 'block(SECONDS)'")
-        return 0.0 if block is None else float(block.group(1) or _BLOCK_SECONDS)
+            raise InvalidInput("on_overflow", self.on_overflow, "'drop_oldest' or 'block(SECONDS)'")
+        return 0.0 if block is None else float(block.group(1))
 
     @property
     def kept_seconds(self) -> float | None:

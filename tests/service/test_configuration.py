@@ -30,7 +30,7 @@ def test_settings_are_plain_data():
         copy.queue_size = 3
 
 
-@pytest.mark.parametrize(("policy", "seconds"), [("drop_oldest", 0.0), ("block", 1.0), ("block(2.5)", 2.5)])
+@pytest.mark.parametrize(("policy", "seconds"), [("drop_oldest", 0.0), ("block(2.5)", 2.5)])
 def test_the_overflow_policy_decides_how_long_a_thread_waits(policy, seconds):
     settings = Configuration(store=None, queue_size=10, on_overflow=policy)
     assert (settings.queue_events, settings.block_seconds) == (640, seconds)
@@ -49,7 +49,7 @@ def test_ended_runs_wait_for_the_scorer_where_somebody_hears_of_them(more, score
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"queue_size": 0}, {"queue_bytes": 1.5}, {"concurrency": True}, {"on_overflow": "drop"}, {"score_rate": 1.1},
+        {"queue_size": 0}, {"queue_bytes": 1.5}, {"concurrency": True}, {"on_overflow": "block"}, {"score_rate": 1.1},
         {"exit_timeout": -1}, {"run_ttl": 0}, {"sinks": ListSink()}, {"sinks": [object()]}, {"redact": "x"},
         {"references": 3}, {"references": {3: "x"}}, {"retention": 0}, {"retention": 1e12},
     ],

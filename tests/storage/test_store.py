@@ -393,7 +393,7 @@ def test_a_closed_store_says_so(tmp_path):
 def test_path_where_no_store_can_be_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path, says in (
-        ("pipe", "is a pipe, a socket or a device"), ("nowhere/s.db", "no folder"), ("", "is a folder"),
+        ("pipe", "is a folder, a pipe or a device"), ("nowhere/s.db", "no folder"), ("", "is a folder"),
     ):  # fmt: skip
         for opened in (Store, StoreReader):
             with pytest.raises(StoreError, match=says):

@@ -15,10 +15,13 @@ from pathlib import Path
 
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.storage.sqlite.database import Database
-from ragguard.storage.sqlite.reader import StoreReader
 
 _KEY = "baseline:"
 """Prefix of keys in `meta`: the name of a baseline → what it holds, as JSON."""
+_DOCUMENTS = (
+    "SELECT DISTINCT json_extract(item.value, '$[0]') FROM steps, json_each(steps.body, '$.items') AS item "
+    "WHERE run BETWEEN ? AND ?"
+)
 _NAME = re.compile(r"[\w.-]{1,80}", re.ASCII)
 
 
@@ -92,8 +95,9 @@ def count_runs(path: str | Path, span: range) -> int:
 
 def documents(path: str | Path, span: range | None = None) -> set[str]:
     """Returns the digests of the passages that runs of a store saw: all runs, or those of a span."""
-    with closing(StoreReader(path)) as store:
-        return store.documents(span)
+    first, last = (0, 2**62) if span is None else (span[0], span[-1])
+    rows = _rows(path, _DOCUMENTS, first, last)
+    return {digest for (digest,) in rows}
 
 
 def fingerprint(digests: Iterable[str]) -> str:

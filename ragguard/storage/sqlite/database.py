@@ -195,10 +195,8 @@ def _check_path(path: Path, name: str) -> None:
     """Raises StoreError where no file of a store can be at the path."""
     if not path.parent.is_dir():
         raise StoreError(f"there is no folder {path.parent} for {name}; make it, or name another file")
-    if path.is_dir():
-        raise StoreError(f"{name} is a folder; name a file in it")
     if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
-        raise StoreError(f"{name} is a pipe, a socket or a device; name a regular file")
+        raise StoreError(f"{name} is a folder, a pipe or a device; name a regular file")
 
 
 @contextmanager

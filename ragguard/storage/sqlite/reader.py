@@ -92,10 +92,6 @@ class StoreReader:
         """Yields all runs, or those with a `seq` of a span, for a comparison."""
         return self._each(means_at, span)
 
-    def documents(self, span: range | None = None) -> set[str]:
-        """Returns the digests of the passages that runs saw: all runs, or those with a `seq` of a span."""
-        return set[str]().union(*self._each(rows.documents_at, span))
-
     def close(self) -> None:
         """Closes the file. Safe to call twice."""
         self._db.close()

@@ -313,14 +313,6 @@ def failures_at(connection: sqlite3.Connection, runs: Mapping[int, str]) -> dict
     return failures
 
 
-def documents_at(connection: sqlite3.Connection, seqs: Iterable[int]) -> dict[int, set[str]]:
-    """Returns the digests of the passages that the runs with these `seq` saw; raises where a row cannot be read."""
-    found: dict[int, set[str]] = {seq: set() for seq in seqs}
-    for row, body in rows_at(connection, seqs)[1]:
-        found[row["run"]].update(item[0] for item in body.get("items", ()))
-    return found
-
-
 def origins_of(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Origin]:
     """Returns the origins with these numbers."""
     found = chunks(connection, _ORIGINS, numbers)
