@@ -86,21 +86,6 @@ def test_a_step_has_scores_before_its_run_has_ended_and_the_run_is_not_done(make
     assert pipeline.seen == []
 
 
-def test_each_step_is_looked_at_and_the_end_replaces_what_was_said(make):
-    pipeline, sink = ScriptedPipeline(live=BOTH), ListSink()
-    service = make(pipeline, sinks=[sink])
-    begin(service, a_run(), steps=1)
-    eventually(lambda: service.store.scores("r1"))
-    service.intake(as_events(a_run())[2])
-    eventually(lambda: len(service.store.scores("r1")) == 3)
-    end(service, a_run())
-    assert service.flush(10)
-    assert [one.provisional for one in service.store.scores("r1")] == [False] * 3
-    assert sink.got[-1].run.status == "ok"
-    assert len(sink.got[-1].scores) == 3
-    assert service.store.counts["runs_scored"] == 1
-
-
 def test_live_scorer_of_the_last_step_alone_comes_first(make):
     pipeline = ScriptedPipeline(live=BOTH)
     service = make(pipeline)

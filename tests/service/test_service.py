@@ -410,24 +410,6 @@ async def test_cancelling_who_asked_leaves_the_run_to_the_background(make):
     assert len(service.store.scores("r1")) == 3
 
 
-async def test_many_runs_stream_through_a_few_at_a_time(make):
-    service = make()
-    taken = 0
-
-    def runs():
-        nonlocal taken
-        for number in range(60):
-            taken += 1
-            yield a_run(f"r{number}")
-
-    done = []
-    async for scored in service.scoring.evaluate_each(runs(), 4):
-        done.append(scored.run.id)
-        assert taken - len(done) <= 5
-    assert sorted(done) == sorted(f"r{number}" for number in range(60))
-    assert service.scripted.most_running <= 4
-
-
 async def test_a_run_that_cannot_be_taken_is_a_failure_in_its_place(make):
     service = make()
     twice = a_run("twice")

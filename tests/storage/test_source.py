@@ -1,6 +1,5 @@
 """A folder of scored parts, and a score file, read as a store of the same runs does."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ from support.parts import write_part, write_parts
 from support.runs import a_run
 from support.scored_runs import two_hops
 
-from ragguard.analysis.page import detail, scores_json, summary
+from ragguard.analysis.page import detail, summary
 from ragguard.analysis.wording import MISLEADS
 from ragguard.errors import SchemaMismatch, StoreError
 from ragguard.records import Decision, Dropped, Failure, Score, ScoredRun, Usage
@@ -95,25 +94,11 @@ def listed(source):
 
 
 def page_of(source):
-    """What a page is made of, with steps numbered from 0."""
-    pages = []
-    for overview in source.overviews(MISLEADS):
-        numbers = {step.seq: at for at, step in enumerate(overview.steps)}
-        of_passages, of_steps, of_run = json.loads(scores_json(overview))
-        for row in (*of_passages, *of_steps):
-            row[0] = numbers[row[0]]
-        shown = detail(overview, _Shown())
-        for step in shown["steps"]:
-            step["place"] = numbers[step["place"]]
-        pages.append((summary(overview), shown, of_passages, of_steps, of_run))
+    """The runs as a page shows them, without the numbers that steps have in their store."""
+    pages = [detail(overview, {}) for overview in source.overviews(MISLEADS)]
+    for step in (step for page in pages for step in page["steps"]):
+        del step["place"]
     return pages
-
-
-class _Shown(dict):
-    """Stands in for the numbers of texts, so that texts are compared and not their numbers."""
-
-    def setdefault(self, text, number):
-        return text
 
 
 def test_means_are_those_of_the_records_and_of_a_store(folder, store):
