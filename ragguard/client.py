@@ -109,9 +109,9 @@ class RagGuard:
             without one to be scored. Beyond that `on_overflow` applies.
         queue_bytes: How many bytes of captured data may wait for the disk, about; 64 MiB by default. Beyond that
             `on_overflow` applies.
-        on_overflow: What happens when the queue is full: `drop_oldest`, or `block(SECONDS)` (`block`
-            alone: 1 second), which lets a thread wait so long for the disk before the oldest is dropped. A hook on an
-            event loop never waits, and none waits for scoring. What is dropped is counted.
+        on_overflow: What happens when the queue is full: `drop_oldest`, or `block(SECONDS)`, which lets a
+            thread wait so long for the disk before the oldest is dropped. A hook on an event loop never waits, and
+            none waits for scoring. What is dropped is counted.
         capture_content: Whether queries, passages and answers are written on spans. None: as the environment says,
             else not.
         caps: The most that is judged of one run. None: `Caps()`.
