@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from ragguard.records import Decision, Dropped, GuardStatus, Passage, RetrievalStep
 
@@ -53,6 +54,22 @@ def about(verdict: Verdict, candidates: Sequence[Passage], *, alone: bool = True
         ],
         dropped=ranked(verdict.decision.dropped),
         would_drop=ranked(verdict.decision.would_drop),
+    )
+
+
+def is_about_passages(decision: object) -> TypeGuard[Decision]:
+    """Returns False for what no guard has decided: an application may hand over anything in place of a decision."""
+    return (
+        type(decision) is Decision
+        and all(type(part) is list for part in (decision.kept, decision.dropped, decision.would_drop))
+        and all(type(one) is Dropped for one in (*decision.dropped, *decision.would_drop))
+        and all(
+            type(passage) is Passage and type(passage.text) is str
+            for passage in (
+                *decision.kept,
+                *(one.passage for one in (*decision.dropped, *decision.would_drop)),
+            )
+        )
     )
 
 

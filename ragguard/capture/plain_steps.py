@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from ragguard.capture.decisions import Verdict, about
+from ragguard.capture.decisions import Verdict, about, is_about_passages
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.events import CALLER_ID, UNNAMED, RunNames, TurnKey
 from ragguard.capture.open_runs import BUDGET_MS, CapturedRun, OpenRun
@@ -93,7 +93,7 @@ class CurrentCall:
             turn: A number that parallel retrievals share. None: that of retrievals under way, else the next one.
         """
         step_id = self.start(query, tool, turn)
-        self.recorder.step_failed(step_id, error, status)
+        self.recorder.step_failed(step_id, error, status if isinstance(status, str) else "error")
         return step_id
 
     def answered(self, answer: object) -> None:
@@ -148,7 +148,7 @@ class CurrentCall:
                 )
             passages = passages_of(documents)
             found = None if candidates is None else passages_of(candidates)
-            decided = decision if isinstance(decision, Decision) else None
+            decided = decision if is_about_passages(decision) else None
             if decision is not decided:
                 _warn_of_type("decision", decision, "what guard.prune returned", "It is left out")
             if found is None and decided is None:

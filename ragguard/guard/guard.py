@@ -360,13 +360,17 @@ def _given_passages(given: Sequence[Any]) -> list[Passage]:
     if isinstance(given, str | Passage) or not isinstance(given, Iterable):
         raise InvalidInput("passages", given, allowed)
     passages = []
-    for item in given:
-        passage = Passage(item) if isinstance(item, str) else item
-        if not isinstance(passage, Passage) and documents_in(item):
-            passage = passage_of(item)
+    try:
+        for item in given:
+            passage = Passage(item) if isinstance(item, str) else item
+            if not isinstance(passage, Passage) and documents_in(item):
+                passage = passage_of(item)
+            passages.append(passage)
+    except Exception as error:
+        raise InvalidInput("passages", given, allowed) from error
+    for passage in passages:
         if not isinstance(passage, Passage) or not isinstance(passage.text, str):
-            raise InvalidInput("passages", item, allowed)
-        passages.append(passage)
+            raise InvalidInput("passages", passage, allowed)
     return passages
 
 

@@ -92,11 +92,13 @@ def is_same(metadata: Mapping[Any, Any], known: Mapping[str, Any] | None) -> boo
     return all(map(is_, metadata.values(), known.values())) and metadata == known
 
 
-def plain(value: object) -> object:
+def plain(value: object, levels: int = 4) -> object:
     """Returns a record's data as JSON can hold it: a NaN is null, an unknown object is its text, and a field that
-    cannot be read says so."""
-    if isinstance(value, dict):
-        return {str(key): _field(item, sys.maxsize, None)[0] for key, item in value.items()}
+    cannot be read says so. Fields are what stands in the first levels: of a row, its passages and their metadata."""
+    if levels and type(value) is dict:
+        return {str(key): plain(item, levels - 1) for key, item in value.items()}
+    if levels and type(value) is list:
+        return [plain(item, levels - 1) for item in value]
     return _field(value, sys.maxsize, None)[0]
 
 
