@@ -4,7 +4,8 @@ The usual stack, outermost first, and why in this order:
 
     Cache(Coalesce(Priority(Retry(Budget(engine, account)))))
 
-- `Cache` outermost: what is known costs no wait, no slot, no money, and is neither counted nor merged.
+- `Cache` outermost: what is known costs no wait, no slot, no money, and what two callers want at
+  once is asked once, before anything is counted or merged.
 - `Coalesce` above `Priority`: calls merge while they are still many, and are cut again to what the engine has shown
   that it can do.
 - `Retry` below `Priority`: each part is repeated for itself, so that the others are asked once. A part that waits

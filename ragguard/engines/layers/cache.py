@@ -1,8 +1,12 @@
 """Cache: asks no question twice. Memory first, then a file that processes may share, then the engine.
 
 A kept value belongs to the model's fingerprint, one prompt and the parameters, its labels included; requests say what
-their keys are. A request whose reply is meant to differ each time is never kept. A call waits for no other one: what
-two ask while neither has its answer is asked twice, unless they come together (`coalesce.py`).
+their keys are. A request whose reply is meant to differ each time is never kept.
+
+What is in flight is not asked again. The first call that looks for a key is its leader; others follow and wait for
+the leader's answer. When a leader is cancelled, or fails in a way that may be its own, its followers ask again, and
+one of them becomes the leader. A call never follows a less urgent one. Leaders and followers may live on different
+event loops.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,9 +26,10 @@ from typing import Any, TypeAlias
 from ragguard.engines.base import Engine
 from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.requests import Reply, Request, Value
-from ragguard.errors import Closed
+from ragguard.errors import Closed, EngineError
 from ragguard.records import Usage
 from ragguard.runtime.arguments import file_path, whole_number
+from ragguard.runtime.deadline import until
 from ragguard.runtime.per_process import disconnect_before_forks
 from ragguard.runtime.threads import DaemonThreads
 from ragguard.text.secret_filter import logger
@@ -59,6 +65,7 @@ class Cache(Layer):
         self._kept: OrderedDict[bytes, tuple[int, Value]] = OrderedDict()
         """Each value in memory with its weight, the least recently used first."""
         self._weight = 0
+        self._in_flight: dict[bytes, _Leader] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -69,24 +76,19 @@ class Cache(Layer):
         if not request.repeatable:
             return await send_to(self._engine, request)
         keys = request.keys(await self.info_within(request.deadline))
-        found = self._in_memory(keys)
-        missing = {key: prompt for key, prompt in zip(keys, request.prompts, strict=True) if key not in found}
-        if missing and self._disk is not None:
-            read = await self._disk.read([*missing])
-            self._keep(read, request)
-            found |= read
-            missing = {key: prompt for key, prompt in missing.items() if key not in read}
-        usage = Usage()
-        if missing:
-            reply = await send_to(self._engine, request.about([*missing.values()]))
-            fresh = dict(zip(missing, reply.values, strict=True))
-            self._keep(fresh, request)
-            if self._disk is not None:
-                self._disk.write(fresh)
-            found |= fresh
-            usage = replace(reply.usage, prompts=len(missing))
-        known = len(keys) - len(missing)
-        return Reply([found[key] for key in keys], usage + Usage(prompts=known, cached=known))
+        prompt_of = dict(zip(keys, request.prompts, strict=True))
+        found, paid = dict[bytes, Value](), list[Usage]()
+        while missing := [key for key in prompt_of if key not in found]:
+            leader, followed = self._claim(missing, request.priority, found)
+            if leader.keys:
+                part = request.about([prompt_of[key] for key in leader.keys])
+                found.update(await self._lead(leader, part, paid))
+            for other in followed:
+                async with until(request.deadline, "a call that waited for an equal one"):
+                    brought = await asyncio.wrap_future(other)
+                found.update((key, brought[key]) for key in missing if key in brought)
+        known = len(keys) - sum(usage.prompts for usage in paid)
+        return Reply([found[key] for key in keys], sum(paid, Usage(prompts=known, cached=known)))
 
     async def aclose(self) -> None:
         """Writes what is left, closes the file and the wrapped engine."""
@@ -96,15 +98,59 @@ class Cache(Layer):
                 await self._disk.close()
         await self._engine.aclose()
 
-    def _in_memory(self, keys: Sequence[bytes]) -> dict[bytes, Value]:
-        """Returns the values in memory, which are then the most recently used."""
-        found = {}
+    def _claim(
+        self, keys: Sequence[bytes], priority: int, found: dict[bytes, Value]
+    ) -> tuple[_Leader, set[_Leader]]:
+        """Adds the values in memory to `found`. Returns this call as the leader of the keys that no other call asks
+        for, and the leaders of the others."""
+        leader, followed = _Leader(priority), set[_Leader]()
         with self._lock:
             for key in keys:
+                other = self._in_flight.get(key)
                 if kept := self._kept.get(key):
                     self._kept.move_to_end(key)
                     found[key] = kept[1]
-        return found
+                elif other is not None and other.priority <= priority:
+                    followed.add(other)
+                else:
+                    leader.keys.append(key)
+                    self._in_flight[key] = leader
+        return leader, followed
+
+    async def _lead(self, leader: _Leader, request: Request, paid: list[Usage]) -> Values:
+        """Returns the values of the request's prompts, from the file or from the engine, keeps them, and gives them to
+        the followers. What the engine's reply cost is added to `paid`."""
+        values, shared = dict[bytes, Value](), None
+        try:
+            if self._disk is not None:
+                values = await self._disk.read(leader.keys)
+                self._keep(values, request)
+            prompts = zip(leader.keys, request.prompts, strict=True)
+            asked = {key: prompt for key, prompt in prompts if key not in values}
+            if asked:
+                reply = await send_to(self._engine, request.about([*asked.values()]))
+                paid.append(replace(reply.usage, prompts=len(asked)))
+                fresh = dict(zip(asked, reply.values, strict=True))
+                self._keep(fresh, request)
+                if self._disk is not None:
+                    self._disk.write(fresh)
+                values |= fresh
+            return values
+        except EngineError as error:
+            # Followers would get the same error of a server that is down, but not of the leader's own bad prompt.
+            shared = error if error.retryable else None
+            raise
+        finally:
+            with self._lock:
+                for key in leader.keys:
+                    if self._in_flight.get(key) is leader:
+                        del self._in_flight[key]
+            if shared is None:
+                leader.set_result(values)
+            else:
+                leader.set_exception(shared)
+            # Breaks the reference cycle between the error, this frame and the leader, which holds it.
+            shared = leader = None  # type: ignore[assignment]
 
     def _keep(self, values: Values, request: Request) -> None:
         """Keeps values in memory; the least recently used go where there are too many."""
@@ -116,6 +162,16 @@ class Cache(Layer):
             while self._weight > self._max_weight and len(self._kept) > 1:
                 _, (weight, _) = self._kept.popitem(last=False)
                 self._weight -= weight
+
+
+class _Leader(Future[Values]):
+    """The one call that brings the values of some keys: a future of these, with none where followers must ask again."""
+
+    def __init__(self, priority: int) -> None:
+        super().__init__()
+        self.priority = priority
+        self.keys: list[bytes] = []
+        self.set_running_or_notify_cancel()  # a follower that stops waiting must not cancel it for the others
 
 
 _log = logger("ragguard.cache")

@@ -1,4 +1,4 @@
-"""Cache: what is known is not asked again; and the file is never what fails."""
+"""Cache: nothing is asked twice, whoever asks and however; and the file is never what fails."""
 
 import asyncio
 import logging
@@ -12,7 +12,10 @@ from ragguard.engines.base import LabelProbs
 from ragguard.engines.layers import Cache
 from ragguard.errors import (
     Closed,
+    EngineRejected,
     EngineTimeout,
+    EngineUnreachable,
+    PromptTooLong,
 )
 
 
@@ -148,3 +151,86 @@ async def test_closing_closes_what_it_wraps_and_only_once_itself(tmp_path):
     assert engine.closed == 2
     with pytest.raises(Closed):
         await cache.label_probs(["a"], ["X"])
+
+
+async def test_concurrent_equal_questions_are_one():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    cache = Cache(engine)
+    calls = [asyncio.ensure_future(cache.label_probs(["a", f"{i % 3}"], ["X"])) for i in range(60)]
+    await engine.until_running(3)
+    engine.gate.set()
+    answers = await asyncio.gather(*calls)
+    assert sorted(text for call in engine.calls for text in call.texts) == ["0", "1", "2", "a"]
+    assert sum(answer.usage.prompts for answer in answers) == 120
+    assert sum(answer.usage.cached for answer in answers) == 116
+
+
+async def test_a_cancelled_leader_hands_over():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    cache = Cache(engine)
+    leader = asyncio.ensure_future(cache.label_probs(["a"], ["X"]))
+    await engine.until_running(1)
+    followers = [asyncio.ensure_future(cache.label_probs(["a"], ["X"])) for _ in range(5)]
+    await asyncio.sleep(0)
+    leader.cancel()
+    await engine.until_running(1)
+    engine.gate.set()
+    answers = await asyncio.gather(*followers)
+    assert all(answer.p[0, 0] == p("a", "X") for answer in answers)
+    assert len(engine.calls) == 2
+    with pytest.raises(asyncio.CancelledError):
+        await leader
+
+
+@pytest.mark.parametrize(
+    "error", [PromptTooLong("too long"), EngineRejected("no"), EngineTimeout("late"), ValueError("odd")]
+)
+async def test_a_leaders_own_failure_is_its_own(error):
+    engine = ScriptedEngine(gate=asyncio.Event(), fault=lambda call: error if "bad" in call.texts else None)
+    cache = Cache(engine)
+    leader = asyncio.ensure_future(cache.label_probs(["bad", "a"], ["X"]))
+    await engine.until_running(1)
+    follower = asyncio.ensure_future(cache.label_probs(["a"], ["X"]))
+    await asyncio.sleep(0)
+    engine.gate.set()
+    with pytest.raises(type(error)):
+        await leader
+    assert (await follower).p[0, 0] == p("a", "X")
+
+
+async def test_a_dead_server_is_dead_for_followers_too_and_not_remembered():
+    engine = ScriptedEngine(gate=asyncio.Event(), fault=lambda call: EngineUnreachable("gone"))
+    cache = Cache(engine)
+    calls = [asyncio.ensure_future(cache.label_probs(["a"], ["X"])) for _ in range(9)]
+    await engine.until_running(1)
+    engine.gate.set()
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(isinstance(answer, EngineUnreachable) for answer in answers)
+    assert len(engine.calls) == 1
+    engine.fault = lambda call: None
+    assert (await cache.label_probs(["a"], ["X"])).p[0, 0] == p("a", "X")
+
+
+async def test_an_urgent_call_does_not_wait_for_a_patient_one():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    cache = Cache(engine)
+    calls = [
+        asyncio.ensure_future(cache.label_probs(["a"], ["X"], priority=10)),
+        asyncio.ensure_future(cache.label_probs(["a"], ["X"], priority=0)),
+        asyncio.ensure_future(cache.label_probs(["a"], ["X"], priority=5)),
+    ]
+    await engine.until_running(2)
+    engine.gate.set()
+    await asyncio.gather(*calls)
+    assert [call.priority for call in engine.calls] == [10, 0]
+
+
+async def test_a_follower_keeps_its_own_deadline():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    cache = Cache(engine)
+    leader = asyncio.ensure_future(cache.label_probs(["a"], ["X"]))
+    await engine.until_running(1)
+    with pytest.raises(EngineTimeout, match="equal one"):
+        await cache.label_probs(["a"], ["X"], deadline=time.monotonic() + 0.03)
+    engine.gate.set()
+    await leader
