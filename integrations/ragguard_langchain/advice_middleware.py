@@ -14,8 +14,8 @@ from ragguard.advice.loop import (
     MAX_REPHRASES,
     HopAdvice,
     LoopAdviser,
+    check_search_tools,
     note_calls_left_out,
-    note_unknown_tools,
     search_tools_of,
 )
 from ragguard.capture.open_runs import BUDGET_MS
@@ -71,13 +71,16 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
         return _answering(await handler(asked), withheld)
 
     def _hops(self, request: ModelRequest) -> int:
-        """Returns in how many messages the model has searched since the latest question, before an interrupt too."""
+        """Returns in how many messages the model has searched since the latest question, before an interrupt too;
+        refuses names of tools that it never has."""
         since = takewhile(lambda one: not isinstance(one, HumanMessage), reversed(request.state["messages"]))
-        return sum(
+        hops = sum(
             any(self._searches(call["name"]) for call in one.tool_calls)
             for one in since
             if isinstance(one, AIMessage)
         )
+        check_search_tools(self._searching, frozenset(map(_name_of, request.tools)), hops)
+        return hops
 
     def _searches(self, tool: str) -> bool:
         return self._searching is None or tool in self._searching
@@ -85,7 +88,6 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
     def _advised(self, request: ModelRequest, hop: HopAdvice) -> tuple[ModelRequest, frozenset[str]]:
         """Returns the request as advice has it, and the names of the tools that it no longer offers."""
         offered = frozenset(map(_name_of, request.tools))
-        note_unknown_tools(self._searching, offered)
         if hop.note:
             request = request.override(system_message=_with_note(request.system_message, hop.note))
         if not hop.enough:

@@ -23,8 +23,8 @@ from ragguard.advice.loop import (
     MAX_HOPS,
     MAX_REPHRASES,
     LoopAdviser,
+    check_search_tools,
     note_calls_left_out,
-    note_unknown_tools,
     search_tools_of,
 )
 from ragguard.capture.open_runs import BUDGET_MS
@@ -49,7 +49,7 @@ class AdvisedFunctionAgent(FunctionAgent):
         max_rephrases: After how many hops in a row that brought nothing for their query the model answers; 1 or more.
         search_tools: The names of the tools that search, where the agent has others too: these are still offered when
             it is to search no more. None: all of its tools but that of a handoff. A name of no tool that is offered is
-            logged once.
+            logged once; where none of them is offered, the first turn is refused.
         budget_ms: How many milliseconds advice may take after a hop. Where that is not enough, the loop goes on.
         settings: The arguments of a `FunctionAgent`.
     """
@@ -85,7 +85,7 @@ class AdvisedFunctionAgent(FunctionAgent):
         made: list[ChatMessage] = await ctx.store.get(self.scratchpad_key, default=[])
         hops = sum(self._has_searched(message) for message in made)
         if not hops:
-            note_unknown_tools(self._searching, [tool.metadata.name or "" for tool in tools])
+            check_search_tools(self._searching, [tool.metadata.name or "" for tool in tools], hops)
         hop = await self._adviser.aafter(hops)
         if hop.note:
             llm_input = _with_note(llm_input, hop.note)

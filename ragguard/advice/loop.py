@@ -137,9 +137,14 @@ def search_tools_of(names: object) -> frozenset[str] | None:
     return frozenset([names] if isinstance(names, str) else names)
 
 
-def note_unknown_tools(search_tools: frozenset[str] | None, offered: Collection[str]) -> None:
-    """Logs once where an agent is not offered all of the tools that are said to search."""
-    missing = sorted((search_tools or frozenset()).difference(offered))
+def check_search_tools(search_tools: frozenset[str] | None, offered: Collection[str], hops: int) -> None:
+    """Logs once where an agent is not offered all of the tools that are said to search. Raises InvalidInput where it is
+    offered none of them, but others, and has not searched: no hop of it would ever count."""
+    wanted = search_tools or frozenset()
+    missing = sorted(wanted.difference(offered))
+    if offered and not hops and wanted and wanted.isdisjoint(offered):
+        allowed = f"names of tools that the agent has, which are {sorted(offered)}"
+        raise InvalidInput("search_tools", missing, allowed)
     if missing:
         NOTICES.once(
             f"advice search_tools {missing}",

@@ -25,6 +25,7 @@ from support.langchain_agents import agent, asked
 from support.langchain_parts import Says, call
 
 from ragguard import RagGuard, connect
+from ragguard.errors import InvalidInput
 from ragguard_langchain import AdviceMiddleware
 
 MODES = pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
@@ -154,6 +155,14 @@ async def test_an_agent_without_tools_for_searching_still_gives_its_structured_a
         model, [search], response_format=ToolStrategy(Found), middleware=[AdviceMiddleware(max_hops=1)]
     )
     assert built.invoke(asked(CASE.question), watching(rg))["structured_response"] == Found(person="Ada")
+
+
+@SYNC_AND_ASYNC
+async def test_a_name_of_no_tool_is_refused_at_the_first_call(rg, mode):
+    middleware = AdviceMiddleware(max_hops=1, search_tools=["serach"])
+    built = create_agent(searching("a", "b"), [search], middleware=[middleware])
+    with pytest.raises(InvalidInput, match=r"^search_tools: got \['serach'\]; .* are \['search'\]"):
+        await go(built, asked(CASE.question), watching(rg), mode)
 
 
 async def test_tools_that_are_offered_later_are_no_error_and_named_once(rg, caplog):
