@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
+from uuid import UUID
 
 from ragguard.capture.handle import RunHandle, Thumb
 from ragguard.capture.recorder import Recorder
@@ -379,9 +380,9 @@ class RagGuard:
 def _id_of(run: str | Run | RunHandle) -> str:
     if isinstance(run, Run | RunHandle):
         return run.id
-    if not isinstance(run, str):
+    if not isinstance(run, str | UUID):
         raise InvalidInput("run", run, "a run's id, a Run, or what `with rg.run(...)` yields")
-    return run
+    return str(run)
 
 
 def _adviser_of(services: PerProcess[Service]) -> Adviser:

@@ -56,9 +56,7 @@ def load_calibration(make: Callable[..., C], path: str | Path, **kind: object) -
             here, wanted = (
                 f"{one.get('kind') or 'guard'}, format {one.get('format')}" for one in (found, kind)
             )
-            raise CalibrationError(
-                f"{path} is a calibration of another kind ({here}), not ({wanted}); calibrate again"
-            )
+            raise CalibrationError(f"{path} is another calibration ({here}), not ({wanted}); calibrate again")
         return make(**data)
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise CalibrationError(f"{path} cannot be read as a calibration: {error}") from error

@@ -31,7 +31,7 @@ from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.calibration import Calibration, Example, Order, examples_of
 from ragguard.records import Run
-from ragguard.runtime.arguments import output_path
+from ragguard.runtime.arguments import output_path, share
 
 
 def run(
@@ -84,6 +84,8 @@ def run(
             refuse_together(option, ("--for udcg", True))
         say(asyncio.run(_fit_udcg(files, engine, judge, out)))
         return
+    if max_loss is not None:
+        share("--max-loss", max_loss)
     source = RunSource(files, notes(), {})
     runs: Iterable[Run] = source.runs()
     if labels is not None:

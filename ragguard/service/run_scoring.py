@@ -47,6 +47,8 @@ _log = logger("ragguard")
 _CAUSE_CHARACTERS = 240
 _OF_ENGINE = {kind.__name__ for kind in EngineError.__subclasses__()} - {PromptTooLong.__name__}
 """The errors by which an engine failed, and not one prompt, one reply or one passage."""
+_MAY_PASS = _OF_ENGINE - {UnfitText.__name__}
+"""Those after which the same question may be answered another time."""
 
 
 class RunScoring:
@@ -245,7 +247,7 @@ class RunScoring:
             run.id, _mark(identity), due.revision, scores=scored.scores, failures=failures,
             retry_ns=None if wait is None else now_ns() + int(wait * 1e9), emit=bool(self.delivery),
             attempts=attempts, references=found, uncertain=uncertain,
-            finished=not any(one.error in _OF_ENGINE - {UnfitText.__name__} for one in failures),
+            finished=not any(one.error in _MAY_PASS for one in failures),
         )  # fmt: skip
         new = await self.written(lambda: self._store_outcome(outcome))
         if self.delivery and (new or outcome.says_something):
@@ -306,6 +308,8 @@ class RunScoring:
                 goes_on = (
                     "it is not tried again by itself: `ragguard score STORE --store STORE` asks once more"
                 )
+                if failure.error not in _MAY_PASS:
+                    goes_on = "it is not tried again: another model may judge these texts"
             if failure.error in _OF_ENGINE:
                 NOTICES.warn(
                     f"scoring: {failure.error}, {failure.will_retry}",

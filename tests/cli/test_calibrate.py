@@ -122,7 +122,7 @@ def test_advice_gets_a_calibration_of_its_own(tmp_path):
         (("--for", "udcg", "--max-loss", "0.1"), "nothing beside --for udcg"),
         (("--for", "advice", "--min-keep", "2"), "no option of the guard"),
         (("--for", "advice", "--max-loss", "0.01"), "at least 99"),
-        (("--for", "advice", "--max-loss", "2"), "max_loss"),
+        (("--for", "advice", "--max-loss", "2"), "--max-loss"),
     ],
 )
 def test_options_of_the_one_are_none_of_the_other(runs, tmp_path, arguments, named):
