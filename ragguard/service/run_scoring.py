@@ -48,7 +48,7 @@ _CAUSE_CHARACTERS = 240
 _OF_ENGINE = {kind.__name__ for kind in EngineError.__subclasses__()} - {PromptTooLong.__name__}
 """The errors by which an engine failed, and not one prompt, one reply or one passage."""
 _MAY_PASS = _OF_ENGINE - {UnfitText.__name__}
-"""Those after which the same question may be answered another time."""
+"""Errors after which the same question may be answered another time."""
 
 
 class RunScoring:
