@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ragguard.errors import InvalidInput, UnknownName
+from ragguard.errors import InvalidInput, StoreError, UnknownName
 from ragguard.storage.sqlite.database import Database
 
 _KEY = "baseline:"
@@ -96,7 +96,16 @@ def count_runs(path: str | Path, span: range) -> int:
 def documents(path: str | Path, span: range | None = None) -> set[str]:
     """Returns the digests of the passages that runs of a store saw: all runs, or those of a span."""
     first, last = (0, 2**62) if span is None else (span[0], span[-1])
-    rows = _rows(path, _DOCUMENTS, first, last)
+    try:
+        rows = _rows(path, _DOCUMENTS, first, last)
+    except (sqlite3.OperationalError, StoreError) as error:
+        if "malformed JSON" not in str(error):
+            raise
+        store = shlex.quote(str(path))
+        raise StoreError(
+            f"a step in {path} cannot be read; `ragguard compare {store} {store}` names its run, which "
+            "rg.delete(RUN) removes"
+        ) from error
     return {digest for (digest,) in rows}
 
 
