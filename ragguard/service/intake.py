@@ -58,7 +58,8 @@ _PAUSES = RetrySchedule(first=0.1, longest=5.0)
 """The pauses between two attempts at writing a batch."""
 _OUTAGE = (
     "%s. What is captured waits in memory, at most %s bytes, and is tried again every few seconds; beyond that the "
-    "oldest is dropped, and what waits is lost if this process ends. Free the disk"
+    "oldest is dropped, and what waits is lost if this process ends. Free the disk, "
+    "or do what the error says"
 )
 
 
