@@ -103,8 +103,7 @@ class RayActors:
             num_cpus=1, num_gpus=gpus or None, max_concurrency=1, scheduling_strategy="SPREAD"
         )
         with self._lock:
-            if self._actors is None:  # Ray, where it is called now, would connect once more
-                raise WorkerLost("was to start after the end of its job")
+            self._check_going_on()
             alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
             actor = actor_class.remote(job, environment, os.getcwd())
             self._actors.append(actor)
@@ -115,8 +114,12 @@ class RayActors:
             )
 
         def answer_of(method: Any, *arguments: Any) -> Any:
+            with self._lock:
+                self._check_going_on()
+                # Not ray.get, which is called without the lock and would connect once more.
+                answering = method.remote(*arguments).future()
             try:
-                answer = ray.get(method.remote(*arguments))
+                answer = answering.result()
             except ray.exceptions.RayActorError:
                 answer = WorkerLost("was lost with its actor; Ray's logs have its messages")
             except Exception as error:  # noqa: BLE001 - whatever Ray raises ends the job with one sentence
@@ -125,13 +128,20 @@ class RayActors:
                     "same Python"
                 )
             if isinstance(answer, WorkerLost):
-                ray.kill(actor)
+                with self._lock:
+                    self._check_going_on()
+                    ray.kill(actor)
             if isinstance(answer, Exception):
                 raise answer
             return answer
 
         answer_of(actor.start)
         return partial(answer_of, actor.attempt)
+
+    def _check_going_on(self) -> None:
+        """Raises once the job has ended: a call of Ray would connect once more, and end the program."""
+        if self._actors is None:
+            raise WorkerLost("was to go on after the end of its job")
 
 
 class PartActor:

@@ -17,6 +17,7 @@ import pytest
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer
 from support.polling import eventually
+from support.program import run_program
 
 from ragguard.storage.files.runfile import write_runs
 from tests.on_ray.conftest import made
@@ -188,3 +189,30 @@ def test_an_engine_that_answers_nothing_ends_the_job_and_completes_no_part(drive
     _, told = drivers.finish(drivers.start(), 1)
     assert "EngineError: no run of a part was answered" in told
     assert not drivers.rows()
+
+
+AFTER_ITS_END = """
+import sys
+import ray
+from ragguard.errors import WorkerLost
+from ragguard.parts import PartJob, ScoringSettings, prepare
+from ragguard_ray import RayActors
+
+address, runs, out = sys.argv[1:]
+job = PartJob(scoring=ScoringSettings(engine="nano", scorers=["utility"]), out=out)
+[part] = prepare([runs], job, size=10**9).left
+actors = RayActors(address)
+with actors:
+    job.folder.begin(job.record, 10**9, {"part": part})
+    worker = actors.worker(job)
+for call in (lambda: worker(part), lambda: actors.worker(job)):
+    try:
+        call()
+    except WorkerLost as error:
+        print(error, ray.is_initialized())
+"""
+
+
+def test_worker_called_after_the_end_of_its_job_is_refused_and_does_not_connect_again(drivers):
+    done = run_program(AFTER_ITS_END, drivers.address, drivers.inputs, drivers.out)
+    assert done.stdout == "was to go on after the end of its job False\n" * 2
