@@ -21,7 +21,7 @@ from ragguard.advice.calibration import (
     check_runs,
     choose_threshold,
 )
-from ragguard.advice.evidence import THRESHOLD, AskAbout, EvidenceSearch, correctness, judge, sufficiency
+from ragguard.advice.evidence import THRESHOLD, correctness, find_evidence, judge, sufficiency
 from ragguard.capture.open_runs import BUDGET_MS, CapturedRun
 from ragguard.errors import AdviceError, CalibrationError, EngineTimeout, InvalidInput
 from ragguard.records import Advice, AdviceStatus, RetrievalStep, Run, Usage
@@ -30,8 +30,9 @@ from ragguard.runtime.deadline import seconds_left, until
 from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import WorkWindow, in_parallel
 from ragguard.runtime.threads import BackgroundLoop, running_loop
-from ragguard.scorers.asker import ADVISING, SCORING
+from ragguard.scorers.asker import ADVISING, SCORING, MeteredAsk
 from ragguard.scorers.contested import Contested
+from ragguard.scorers.question import Ask
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import View, numbered
 from ragguard.service.run_scoring import RunScoring
@@ -43,6 +44,8 @@ SHARED_S = 5.0
 """An attempt that failed so many seconds before the call may belong to a request that the call shares."""
 GRACE_S = 0.05
 """A caller waits so much longer than the budget for the background thread to say that it is over."""
+_ANY = Run(question="?")
+"""Stands for any run where the models are looked at and not asked."""
 
 
 class AdviceAdmission:
@@ -89,7 +92,8 @@ class Adviser:
         given = list(scorers)
         self._asking, self._loop = asking, loop
         self._admission = AdviceAdmission()
-        self._contested = next((one for one in given if isinstance(one, Contested)), Contested())
+        contested = next((one for one in given if isinstance(one, Contested)), Contested())
+        self._find_evidence = partial(find_evidence, contested)
         self.calibration: AdviceCalibration | None = None
         """The calibration in use; None: the threshold is the default, and advice says that it is uncalibrated."""
 
@@ -170,35 +174,41 @@ class Adviser:
         Args:
             calibration: A calibration, or the file that one was saved to.
         """
-        self._loop.run(self._using(calibration))
+        self._loop.run(self.ause(calibration))
 
     async def ause(self, calibration: AdviceCalibration | str | Path) -> None:
         """Takes over a calibration; refuses one that was found with other models or prompts."""
-        await self._loop.within(self._using(calibration))
-
-    async def _using(self, calibration: AdviceCalibration | str | Path) -> None:
         found = (
             calibration if isinstance(calibration, AdviceCalibration) else AdviceCalibration.load(calibration)
         )
-        found.check(_identity(await self._asking.ask_about(Run(question="?"), [], priority=ADVISING)))
+        found.check(await self._loop.within(self._asking.ask_about(_ANY, _identity, priority=ADVISING)))
         self.calibration = found
 
     async def _judged(self, call: _AdviceCall) -> Advice:
         """Returns the advice, judged on the loop; waits no longer than the budget."""
-        calibration, search = self.calibration, EvidenceSearch(self._contested)
-        try:
-            async with until(call.deadline, "advice"):
-                asker = self._asker(call.run, ADVISING, call.deadline, redacted=call.redacted)
-                evidence, view = await search.evidence(asker)
-        finally:
-            call.usage = search.usage
-        found = judge(evidence, calibration)
-        found.numbers = evidence.numbers | {
-            "sufficiency": sufficiency(evidence),
-            "threshold": THRESHOLD if calibration is None else calibration.threshold,
-        }
-        found.usage, found.engine = call.usage, view.setting.engine.fingerprint
-        return call.advice(found)
+        calibration = self.calibration
+
+        async def judged(view: View, ask: Ask) -> Advice:
+            asking = MeteredAsk(ask)
+            try:
+                evidence = await self._find_evidence(view, asking)
+            finally:
+                call.usage = asking.usage
+            found = judge(evidence, calibration)
+            found.numbers = evidence.numbers | {
+                "sufficiency": sufficiency(evidence),
+                "threshold": THRESHOLD if calibration is None else calibration.threshold,
+            }
+            found.usage, found.engine = call.usage, view.setting.engine.fingerprint
+            return found
+
+        run = _open_run(call.run, call.run.steps)
+        async with until(call.deadline, "advice"):
+            return call.advice(
+                await self._asking.ask_about(
+                    run, judged, priority=ADVISING, deadline=call.deadline, redacted=call.redacted
+                )
+            )
 
     async def _calibrated(self, given: Sequence[Run | KnownOutcome], max_loss: float) -> AdviceCalibration:
         """Returns the calibration that these runs give, which is used from now on."""
@@ -215,7 +225,7 @@ class Adviser:
                 f"each of the {len(useful)} runs searched once, which says nothing about when to stop: give runs of an "
                 "agent that searches several times"
             )
-        before = _identity(await self._asking.ask_about(Run(question="?"), [], priority=SCORING))
+        before = await self._asking.ask_about(_ANY, _identity, priority=SCORING)
         traces = await in_parallel([partial(self._trace, one) for one in useful], CALIBRATED_AT_ONCE)
         threshold, loss, saved = choose_threshold(traces, max_loss)
         engine, judge, entailer, prompts, judge_prompts = before
@@ -233,19 +243,12 @@ class Adviser:
         for prefix in _stages(known):
             evidence = None
             if _is_readable(prefix.steps):
-                search = EvidenceSearch(self._contested)
-                evidence, _ = await search.evidence(self._asker(prefix, SCORING))
+                run = _open_run(prefix, prefix.steps)
+                evidence = await self._asking.ask_about(run, self._find_evidence, priority=SCORING)
             enough.append(0.0 if evidence is None else sufficiency(evidence))
             if known.correct is None:
-                correct.append(await correctness(partial(self._asking.ask_about, prefix, priority=SCORING)))
+                correct.append(await self._asking.ask_about(prefix, correctness, priority=SCORING))
         return Trace(enough, correct)
-
-    def _asker(
-        self, run: Run, priority: int, deadline: float | None = None, *, redacted: bool = False
-    ) -> AskAbout:
-        """Returns what runs inquiries about a run, without all that only an evaluation knows of it."""
-        bare = _open_run(run, run.steps)
-        return partial(self._asking.ask_about, bare, priority=priority, deadline=deadline, redacted=redacted)
 
 
 class _AdviceCall:
@@ -300,8 +303,8 @@ def _is_readable(steps: Sequence[RetrievalStep]) -> bool:
     return any(passage.text.strip() for step in steps for passage in step.passages)
 
 
-def _identity(view: View) -> tuple[str, str, str, str, str]:
-    """Returns all that decides which sufficiency comes out, beside the run."""
+async def _identity(view: View, _: Ask) -> tuple[str, str, str, str, str]:
+    """Returns, without asking, all that decides which sufficiency comes out, beside the run."""
     setting = view.setting
     return (
         setting.engine.fingerprint, setting.judge.fingerprint, setting.entailer.fingerprint,

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ragguard.advice.calibration import AdviceCalibration
+from ragguard.engines.prompts import PromptSet
 from ragguard.errors import RagguardError, shown_apart
-from ragguard.records import Advice, AdviceAction, Usage
+from ragguard.records import Advice, AdviceAction
 from ragguard.scorers.answers import verdict_of
-from ragguard.scorers.asker import MeteredAsk
 from ragguard.scorers.contested import SURE, Conflict, Contested, find_conflicts
-from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, window
+from ragguard.scorers.contexts import window
 from ragguard.scorers.coverage import Ratings, find_sub_questions
 from ragguard.scorers.estimates import Meanings
-from ragguard.scorers.pipeline import Inquiry
 from ragguard.scorers.probes import (
     abstention,
     belief,
@@ -36,8 +34,6 @@ THRESHOLD = 0.5
 """The sufficiency from which the action is `answer` where nothing was calibrated."""
 SHOWN = 120
 """How many characters of a sub-question or an answer a reason shows."""
-AskAbout: TypeAlias = Callable[[Sequence[Inquiry]], Awaitable[View]]
-"""Runs inquiries about a run at the same time, and returns the run as they saw it."""
 HELPS = 0.2
 """A passage whose utility is at least this helps; one under the negative of it misleads, by the guard's default."""
 
@@ -110,126 +106,100 @@ class _WeighedPassage:
     utility: float | None = None
 
 
-@dataclass(slots=True)
-class EvidenceSearch:
-    """Asks for the evidence about one run as it stands."""
-
-    contested: Contested
-    _asking: MeteredAsk | None = None
-    _unjudged: dict[str, None] = field(default_factory=dict)
-    _found: Evidence | None = None
-
-    @property
-    def usage(self) -> Usage:
-        """The cost of asking so far."""
-        return Usage() if self._asking is None else self._asking.usage
-
-    async def evidence(self, ask_about: AskAbout) -> tuple[Evidence, View]:
-        """Returns the evidence, and the run as it was seen."""
-        view = await ask_about([self._search])
-        assert self._found is not None
-        return self._found, view
-
-    async def _search(self, view: View, ask: Ask) -> None:
-        """Asks which passages are relevant, then what these answer and do for the reader, then what contradicts. Of the
-        other passages those of a last turn that brought nothing relevant are asked about alone: they may mislead."""
-        asking = self._asking = MeteredAsk(ask)
-        setting, turns = view.setting, _turns(view)
-        read = [
-            _WeighedPassage(turn, view.query_of(step), step.all[at].text)
-            for turn, steps in enumerate(turns, 1)
-            for step in steps
-            for at in step.got
-            if at in step.judged
-        ]
-        sub_questions = await self._beginning(view, read, asking)
-        relevant = [one for one in read if one.relevant]
-        last = [one for one in read if one.turn == len(turns)]
-        weighed = relevant if any(one.relevant for one in last) else [*relevant, *last]
-        ratings = Ratings(sub_questions)
-        learning = ratings.learn(
-            list(dict.fromkeys(one.text for one in relevant)), setting.judge_prompts, asking
-        )
-        abstentions = [
-            abstention(setting.prompts, view.run.question, *fitting(view, view.steps).passages),
-            *(abstention(setting.prompts, one.query, one.text) for one in weighed),
-        ]
-        (whole, *answers), _ = await asyncio.gather(asking(abstentions), learning)
-        self._note([cell for row in ratings.rows.values() for cell in row])
-        self._note(answers)
-        for one, answer in zip(weighed, answers, strict=True):
-            if not isinstance(answer, RagguardError):
-                one.utility = (1 if one.relevant else -1) * (1 - read_abstention(answer).value)
-        sure = dict.fromkeys(one.text for one in weighed if (one.utility or 0) >= SURE)
-        conflicts = await find_conflicts(self.contested, view, ratings, asking, sure)
-        by_turn: list[set[int]] = [set() for _ in turns]
-        for one in relevant:
-            by_turn[one.turn - 1].update(ratings.answered_by(one.text, self.contested.eta))
-        before = set[int]().union(*by_turn[:-1])
-        if view.steps_over_cap:
-            most = setting.caps.steps
-            self._unjudged[f"only the first {most} steps are judged; raise Caps(steps=...)"] = None
-        self._found = Evidence(
-            sub_questions,
-            tuple(
-                next((turn for turn, numbers in enumerate(by_turn, 1) if number in numbers), 0)
-                for number in range(len(sub_questions))
-            ),
-            len(turns),
-            tuple(conflicts),
-            redundancy=len(by_turn[-1] & before) / len(by_turn[-1]) if by_turn[-1] else None,
-            p_answer=1 - read_abstention(answered(whole)).value,
-            utilities=tuple(one.utility for one in last if one.utility is not None),
-            turns_without_help=len(turns)
-            - max((one.turn for one in weighed if (one.utility or 0) >= HELPS), default=0),
-            unjudged=tuple(self._unjudged),
-        )
-
-    async def _beginning(self, view: View, read: Sequence[_WeighedPassage], asking: Ask) -> tuple[str, ...]:
-        """Asks for the sub-questions, which it returns, and which passages are relevant to the queries that brought
-        them."""
-        prompts = view.setting.judge_prompts
-        questions = [relevance(prompts, one.query, one.text) for one in read]
-        asked, answers = await asyncio.gather(find_sub_questions(view, asking), asking(questions))
-        judged: list[object] = []
-        for one, question, answer in zip(read, questions, answers, strict=True):
-            try:
-                one.relevant = read_relevance(question, answered(answer)).value >= 0.5
-                judged.append(one)
-            except RagguardError as error:
-                judged.append(error)
-        self._note(judged)
-        return asked[: view.setting.caps.sub_questions]
-
-    def _note(self, judgements: Sequence[object]) -> None:
-        """Notes why single judgements failed; raises the first error where all did."""
-        errors = [one for one in judgements if isinstance(one, RagguardError)]
-        if errors and len(errors) == len(judgements):
-            raise errors[0]
-        self._unjudged |= dict.fromkeys(str(error) for error in errors)
+async def find_evidence(contested: Contested, view: View, ask: Ask) -> Evidence:
+    """Asks for the evidence about a run as it stands: which passages are relevant, then what these answer and do for
+    the reader, then what contradicts. Of the other passages those of a last turn that brought nothing relevant are
+    asked about alone: they may mislead."""
+    setting, turns = view.setting, _turns(view)
+    read = [
+        _WeighedPassage(turn, view.query_of(step), step.all[at].text)
+        for turn, steps in enumerate(turns, 1)
+        for step in steps
+        for at in step.got
+        if at in step.judged
+    ]
+    asked, errors = await asyncio.gather(
+        find_sub_questions(view, ask), _find_relevant(read, setting.judge_prompts, ask)
+    )
+    sub_questions = asked[: setting.caps.sub_questions]
+    relevant = [one for one in read if one.relevant]
+    last = [one for one in read if one.turn == len(turns)]
+    weighed = relevant if any(one.relevant for one in last) else [*relevant, *last]
+    ratings = Ratings(sub_questions)
+    learning = ratings.learn([one.text for one in relevant], setting.judge_prompts, ask)
+    abstentions = [
+        abstention(setting.prompts, view.run.question, *window(view)(view.steps).passages),
+        *(abstention(setting.prompts, one.query, one.text) for one in weighed),
+    ]
+    (whole, *answers), _ = await asyncio.gather(ask(abstentions), learning)
+    errors += _errors_of([cell for row in ratings.rows.values() for cell in row]) + _errors_of(answers)
+    for one, answer in zip(weighed, answers, strict=True):
+        if not isinstance(answer, RagguardError):
+            one.utility = (1 if one.relevant else -1) * (1 - read_abstention(answer).value)
+    sure = dict.fromkeys(one.text for one in weighed if (one.utility or 0) >= SURE)
+    conflicts = await find_conflicts(contested, view, ratings, ask, sure)
+    by_turn: list[set[int]] = [set() for _ in turns]
+    for one in relevant:
+        by_turn[one.turn - 1].update(ratings.answered_by(one.text, contested.eta))
+    before = set[int]().union(*by_turn[:-1])
+    unjudged = dict.fromkeys(map(str, errors))
+    if view.steps_over_cap:
+        most = setting.caps.steps
+        unjudged[f"only the first {most} steps are judged; raise Caps(steps=...)"] = None
+    return Evidence(
+        sub_questions,
+        tuple(
+            next((turn for turn, numbers in enumerate(by_turn, 1) if number in numbers), 0)
+            for number in range(len(sub_questions))
+        ),
+        len(turns),
+        tuple(conflicts),
+        redundancy=len(by_turn[-1] & before) / len(by_turn[-1]) if by_turn[-1] else None,
+        p_answer=1 - read_abstention(answered(whole)).value,
+        utilities=tuple(one.utility for one in last if one.utility is not None),
+        turns_without_help=len(turns)
+        - max((one.turn for one in weighed if (one.utility or 0) >= HELPS), default=0),
+        unjudged=tuple(unjudged),
+    )
 
 
-async def correctness(ask_about: AskAbout) -> float:
+async def _find_relevant(
+    read: Sequence[_WeighedPassage], prompts: PromptSet, ask: Ask
+) -> list[RagguardError]:
+    """Asks which passages are relevant to the queries that brought them; returns why single ones are not judged."""
+    questions = [relevance(prompts, one.query, one.text) for one in read]
+    judged: list[object] = []
+    for one, question, answer in zip(read, questions, await ask(questions), strict=True):
+        try:
+            one.relevant = read_relevance(question, answered(answer)).value >= 0.5
+            judged.append(one)
+        except RagguardError as error:
+            judged.append(error)
+    return _errors_of(judged)
+
+
+def _errors_of(judgements: Sequence[object]) -> list[RagguardError]:
+    """Returns why single judgements failed; raises the first error where all did."""
+    errors = [one for one in judgements if isinstance(one, RagguardError)]
+    if errors and len(errors) == len(judgements):
+        raise errors[0]
+    return errors
+
+
+async def correctness(view: View, ask: Ask) -> float:
     """Asks the reader for its likeliest answer with what was read so far; returns 1 where it means a reference, else 0.
 
     For calibration alone, where the references are known.
     """
-    correct = False
-
-    async def answer(view: View, ask: Ask) -> None:
-        nonlocal correct
-        question, context = view.run.question, fitting(view, view.steps)
-        drawn = belief(
-            view.setting.prompts, question, context.passages, cut_order=context.cut_order, n=1, seed=view.seed
-        )
-        likeliest = SampleQuestion(drawn.prompt, 1, drawn.max_tokens, 0.0, seed=view.seed)
-        samples = answered((await ask([likeliest]))[0]).samples
-        meanings = Meanings(question, ask, view.setting.language)
-        verdict, _ = await verdict_of(samples[0].text if samples else "", view.short_references, meanings)
-        correct = verdict == "correct"
-
-    await ask_about([answer])
-    return float(correct)
+    question, context = view.run.question, window(view)(view.steps)
+    drawn = belief(
+        view.setting.prompts, question, context.passages, cut_order=context.cut_order, n=1, seed=view.seed
+    )
+    likeliest = SampleQuestion(drawn.prompt, 1, drawn.max_tokens, 0.0, seed=view.seed)
+    samples = answered((await ask([likeliest]))[0]).samples
+    meanings = Meanings(question, ask, view.setting.language)
+    verdict, _ = await verdict_of(samples[0].text if samples else "", view.short_references, meanings)
+    return float(verdict == "correct")
 
 
 def _turns(view: View) -> list[list[StepView]]:
@@ -241,14 +211,6 @@ def _turns(view: View) -> list[list[StepView]]:
     for step in view.steps:
         turns[step.turn].append(step)
     return list(turns.values())
-
-
-def fitting(view: View, steps: Sequence[StepView]) -> BeliefContext:
-    """Returns what the reader gets of the steps, within its window."""
-    readable = [step for step in steps if step.readable]
-    if not readable:
-        return BeliefContext(CLOSED_BOOK)
-    return window(view)(readable)
 
 
 def sufficiency(evidence: Evidence) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeVar, get_args
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import check_reads, layers_of, only_judges
@@ -48,6 +48,8 @@ from ragguard.text.secret_filter import logger
 
 _log = logger(__name__)
 
+T = TypeVar("T")
+
 _IN_FAMILY: Mapping[str, tuple[Callable[[], Scorer], ...]] = {
     "belief": (Belief,),
     "likelihood": (partial(Belief, by="likelihood"), QueryFit),
@@ -59,8 +61,6 @@ FAMILIES = tuple(_IN_FAMILY)
 """The names that `scorers=` takes."""
 USUAL = ("belief", "utility", "coverage")
 _OURS = (Belief, QueryFit, Utility, Coverage, Contested, Answers, Grades)
-Inquiry: TypeAlias = Callable[[View, Ask], Coroutine[Any, Any, None]]
-"""A coroutine function that asks about a run as a scorer does, and returns no scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,18 +196,17 @@ class ScoringPipeline:
     async def inquire(
         self,
         run: Run,
-        inquiries: Sequence[Inquiry],
+        inquiry: Callable[[View, Ask], Coroutine[Any, Any, T]],
         *,
         priority: int = SCORING,
         deadline: float | None = None,
-    ) -> View:
-        """Lets inquiries ask the models about a run, in the waves of scorers; returns the run as they saw it. Raises
-        the first error, also where an engine cannot be reached."""
+    ) -> T:
+        """Returns the result of a function that asks the models about a run, in waves as a scorer does. Raises what it
+        raises, and where an engine cannot be reached."""
         setting = await self._ready()
-        view = view_run(run, setting)
         asker = _asker(self._models(priority, deadline), setting)
-        await asker.together([inquiry(view, asker) for inquiry in inquiries])
-        return view
+        [result] = await asker.together([inquiry(view_run(run, setting), asker)])
+        return result
 
     async def plan(self, run: Run) -> Plan:
         """Returns the plan of scoring a run; asks no model about it. An engine that was not used yet finds out what its

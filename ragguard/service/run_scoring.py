@@ -29,8 +29,9 @@ from ragguard.runtime.threads import BackgroundLoop
 from ragguard.schema import checked_run
 from ragguard.scorers.asker import DEMANDED
 from ragguard.scorers.evaluation import evaluate, find_references
-from ragguard.scorers.pipeline import Identity, Inquiry, ScoringPipeline
+from ragguard.scorers.pipeline import Identity, ScoringPipeline
 from ragguard.scorers.plan import Plan
+from ragguard.scorers.question import Ask
 from ragguard.scorers.view import View
 from ragguard.service.batches import Redactor
 from ragguard.service.configuration import Configuration
@@ -195,16 +196,16 @@ class RunScoring:
     def ask_about(
         self,
         run: Run,
-        inquiries: Sequence[Inquiry],
+        inquiry: Callable[[View, Ask], Coroutine[Any, Any, T]],
         *,
         priority: int,
         deadline: float | None = None,
         redacted: bool = False,
-    ) -> Coroutine[Any, Any, View]:
-        """Returns a coroutine in which inquiries ask the models about a run, for the scorer's event loop; nothing is
+    ) -> Coroutine[Any, Any, T]:
+        """Returns a coroutine in which a function asks the models about a run, for the scorer's event loop; nothing is
         stored. With `redacted` the run comes from `captured_run`, and is not redacted again."""
         about = run if redacted else self._record(run)
-        return self.pipeline.get().inquire(about, inquiries, priority=priority, deadline=deadline)
+        return self.pipeline.get().inquire(about, inquiry, priority=priority, deadline=deadline)
 
     def _record(self, run: Run | RunHandle) -> Run:
         return self.redactor.run(checked_run(run.record() if isinstance(run, RunHandle) else run))
