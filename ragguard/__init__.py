@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ragguard.capture.anywhere import current_run as current_run
     from ragguard.capture.anywhere import retrieval as retrieval
     from ragguard.capture.anywhere import retrieved as retrieved
-    from ragguard.capture.enclosing import paused as paused
+    from ragguard.capture.recorder import paused as paused
     from ragguard.client import RagGuard as RagGuard
     from ragguard.engines.base import Engine as Engine
     from ragguard.engines.connect import connect as connect
@@ -48,7 +48,7 @@ _HOMES = {
     for module, names in {
         "ragguard.analysis.hops": "print_hops",
         "ragguard.capture.anywhere": "current_run retrieval retrieved",
-        "ragguard.capture.enclosing": "paused",
+        "ragguard.capture.recorder": "paused",
         "ragguard.client": "RagGuard",
         "ragguard.engines.base": "Engine",
         "ragguard.engines.connect": "connect",

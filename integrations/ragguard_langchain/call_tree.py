@@ -14,10 +14,9 @@ from uuid import UUID
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import warn_of_unknown
-from ragguard.capture.enclosing import is_paused, trace_context
-from ragguard.capture.handle import current_handle, innermost
+from ragguard.capture.handle import innermost
 from ragguard.capture.pipeline_run import RESUME, RUN_ID, RUN_KEYS
-from ragguard.capture.recorder import Recorder
+from ragguard.capture.recorder import Recorder, is_paused, trace_context
 from ragguard.records import Status
 from ragguard_langchain.messages import KEYS, NOTHING, Answer, Metadata, texts_in
 from ragguard_langchain.open_calls import OpenCall, add_decision
@@ -60,7 +59,7 @@ class CallTree:
         return not (
             is_paused()
             or not recorder.takes(id)
-            or (current_handle.get() is not None and innermost(recorder) is not None)
+            or innermost(recorder) is not None
             or (metadata and not _JOINS.isdisjoint(metadata))
         )
 
@@ -151,16 +150,14 @@ class CallTree:
         """Returns the open call around one that begins. Returns None for an outermost call, and for the first call
         inside a `with rg.run(...)` in another call's code: the calls in there belong to that run."""
         call = self.open_call(id)
-        if call is None or current_handle.get() is None:
+        if call is None or (handle := innermost(self.recorder)) is None:
             return call
-        handle = innermost(self.recorder)
-        return None if handle is not None and handle.inside == call.run.id != handle.id else call
+        return None if handle.inside == call.run.id != handle.id else call
 
     def stands_alone(self, metadata: Metadata) -> bool:
         """True for an outermost call that joins no run: no run is around the call, and its metadata names none."""
-        return (current_handle.get() is None or innermost(self.recorder) is None) and not (
-            metadata and (RUN_ID in metadata or RESUME in metadata)
-        )
+        named = metadata and (RUN_ID in metadata or RESUME in metadata)
+        return not named and innermost(self.recorder) is None
 
     def run_of_model(self, parent_id: UUID | None, *, asked: bool) -> str:
         """Returns the id of the run in which a model is asked, or has replied, in the call with this id; '' outside of

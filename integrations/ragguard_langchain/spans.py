@@ -15,7 +15,7 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackManager
 
-from ragguard.capture.enclosing import context_of
+from ragguard.capture.recorder import context_of
 from ragguard.records import TraceContext
 
 _OPENINFERENCE = "openinference.instrumentation.langchain"

@@ -15,9 +15,8 @@ from uuid import UUID
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import warn_of_unknown
-from ragguard.capture.enclosing import is_paused, trace_context
 from ragguard.capture.pipeline_run import NAME, REFERENCES, PipelineRun
-from ragguard.capture.recorder import Recorder
+from ragguard.capture.recorder import Recorder, is_paused, trace_context
 from ragguard.capture.retrievals import WholeRun
 from ragguard.records import Status
 from ragguard_langchain.messages import KEYS, NOTHING, Answer, Metadata, unpacked

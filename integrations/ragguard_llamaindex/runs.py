@@ -25,7 +25,6 @@ from llama_index.core.workflow import StopEvent
 from llama_index_instrumentation import get_dispatcher
 
 from ragguard.capture.declarations import CaptureOptions, located, warn_of_unknown
-from ragguard.capture.enclosing import context_of
 from ragguard.capture.pipeline_run import (
     NAME,
     REFERENCES,
@@ -35,7 +34,7 @@ from ragguard.capture.pipeline_run import (
     guard_decided,
     tool_ended,
 )
-from ragguard.capture.recorder import Recorder
+from ragguard.capture.recorder import Recorder, context_of
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.snapshot import passages_of, text_of
 from ragguard.records import Status, TraceContext

@@ -21,9 +21,8 @@ from llama_index_instrumentation.dispatcher import active_instrument_tags
 
 from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.declarations import CaptureOptions
-from ragguard.capture.enclosing import is_paused, trace_context
-from ragguard.capture.handle import current_handle, innermost, status_of
-from ragguard.capture.recorder import Recorder
+from ragguard.capture.handle import innermost, status_of
+from ragguard.capture.recorder import Recorder, is_paused, trace_context
 from ragguard.capture.retrievals import WholeRun
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
@@ -180,7 +179,7 @@ class Spans:
     def _enter(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
         around = self._open.get().current.get()
         if around is None or around.run.over:
-            around = None if current_handle.get() is None else self._handle()
+            around = self._handle()
         if around is None:
             if kind in ROOTS:
                 self._enter_root(kind, span_id, arguments, instance)

@@ -10,9 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ragguard.capture.anywhere import current_run
-from ragguard.capture.enclosing import is_paused, paused
 from ragguard.capture.open_runs import BUDGET_MS
 from ragguard.capture.plain_steps import CurrentCall
+from ragguard.capture.recorder import is_paused, paused
 from ragguard.errors import AdviceError, InvalidInput
 from ragguard.records import Advice
 from ragguard.runtime.arguments import milliseconds, whole_number

@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, overload
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.enclosing import enclosing_step, is_paused
 from ragguard.capture.handle import innermost, status_of
 from ragguard.capture.plain_steps import CurrentCall, framework_call
+from ragguard.capture.recorder import enclosing_step, is_paused
 from ragguard.capture.snapshot import documents_in, text_of, top_k_in
 from ragguard.errors import InvalidInput
 from ragguard.records import CONTENT_KIND, Passage

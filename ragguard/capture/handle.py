@@ -26,8 +26,8 @@ from ragguard.runtime.faults import describe
 from ragguard.runtime.threads import running_loop
 
 Thumb: TypeAlias = Literal["up", "down"]
-current_handle: ContextVar[RunHandle | None] = ContextVar("ragguard_run", default=None)
-"""The latest `with rg.run(...)` around the code at hand; it may be closed."""
+_handles: ContextVar[tuple[RunHandle, ...]] = ContextVar("ragguard_runs", default=())
+"""Each `with rg.run(...)` around the code at hand, the outermost first; some may be closed, in another context."""
 
 
 class RunHandle(CurrentCall):
@@ -73,8 +73,6 @@ class RunHandle(CurrentCall):
         self._collected: list[StepEnded | StepAmended] = []
         self.sampled = False
         self.closed = False
-        self.outer: RunHandle | None = None
-        """The run around this one, where runs are nested."""
         self.inside = ""
         """The id of the run of a framework's call, where this one was entered in such a call."""
         self._opened = False
@@ -102,10 +100,9 @@ class RunHandle(CurrentCall):
             )
         self._opened = True
         self._started_ns = time.time_ns()
-        around, self.outer = innermost(), _open(current_handle.get())
-        call = framework_call()
+        around, call = innermost(), framework_call()
         self.inside = "" if call is None else call.id
-        current_handle.set(self)
+        _handles.set((*_open_handles(), self))
         if around is not None and "parent_run_id" not in self.metadata:
             self.metadata["parent_run_id"] = around.id
         if self._join():
@@ -133,9 +130,7 @@ class RunHandle(CurrentCall):
     ) -> None:
         # First, so that no fault below leaves the run around the caller.
         self.closed = True
-        self.outer = _open(self.outer)
-        if current_handle.get() is self:
-            current_handle.set(self.outer)
+        _handles.set(_open_handles())
         self._status = status_of(error)
         metadata = metadata_of(self.metadata)
         if error is not None:
@@ -239,18 +234,8 @@ class RunHandle(CurrentCall):
         return None if self.pool is None else passages_of(self.pool)
 
 
-def _open(handle: RunHandle | None) -> RunHandle | None:
-    """Returns this handle where it is still open, else the nearest open handle around it.
-
-    Handles that are passed over are linked to it directly, so that none is passed over again and again. Each handle
-    calls this as it closes: it keeps no handle in memory that was closed before it.
-    """
-    found = handle
-    while found is not None and found.closed:
-        found = found.outer
-    while handle is not None and handle is not found:
-        handle.outer, handle = found, handle.outer
-    return found
+def _open_handles() -> tuple[RunHandle, ...]:
+    return tuple(handle for handle in _handles.get() if not handle.closed)
 
 
 def status_of(error: BaseException | None) -> Status:
@@ -262,9 +247,7 @@ def status_of(error: BaseException | None) -> Status:
 
 def innermost(recorder: Recorder | None = None) -> RunHandle | None:
     """Returns the innermost open `with rg.run(...)` around the caller, of one recorder or of any; None without."""
-    handle = current_handle.get()
-    while handle is not None and (
-        handle.closed or (recorder is not None and handle.recorder is not recorder)
-    ):
-        handle = handle.outer
-    return handle
+    for handle in reversed(_handles.get()):
+        if not handle.closed and (recorder is None or handle.recorder is recorder):
+            return handle
+    return None

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from ragguard.capture.decisions import Verdict, about, is_about_passages
-from ragguard.capture.enclosing import is_paused
 from ragguard.capture.events import CALLER_ID, UNNAMED, RunNames, TurnKey
 from ragguard.capture.open_runs import BUDGET_MS, CapturedRun, OpenRun
-from ragguard.capture.recorder import Recorder
+from ragguard.capture.recorder import Recorder, is_paused
 from ragguard.capture.snapshot import metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError
 from ragguard.records import Advice, Decision, Status, new_id
@@ -148,7 +147,7 @@ class CurrentCall:
                 )
             passages = passages_of(documents)
             found = None if candidates is None else passages_of(candidates)
-            decided = decision if is_about_passages(decision) else None
+            decided = decision if decision is None or is_about_passages(decision) else None
             if decision is not decided:
                 _warn_of_type("decision", decision, "what guard.prune returned", "It is left out")
             if found is None and decided is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.enclosing import paused
+from ragguard.capture.recorder import paused
 from ragguard.errors import InvalidInput
 from ragguard.guard.guard import DistractorGuard
 from ragguard.records import Passage

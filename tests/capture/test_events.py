@@ -10,10 +10,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from support.captured import Captured
 
-from ragguard.capture.enclosing import trace_context
 from ragguard.capture.events import Turns
 from ragguard.capture.handle import RunHandle
-from ragguard.capture.recorder import Recorder
+from ragguard.capture.recorder import Recorder, trace_context
 
 
 def test_steps_one_after_the_other_have_turns_of_their_own():
