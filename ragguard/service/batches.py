@@ -177,8 +177,6 @@ class Redactor:
         if value is None:
             return None
         if isinstance(described, RecordType):
-            if not isinstance(value, described.kind):
-                raise TypeError
             return self._record(value, quotable)
         if isinstance(described, ListType):
             if isinstance(described.item, RecordType):

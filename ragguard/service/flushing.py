@@ -14,14 +14,10 @@ import concurrent.futures.thread  # noqa: F401 - registers its own end, which mu
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import NamedTuple
 
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.per_process import PerProcess
-from ragguard.text.secret_filter import logger
-
-_log = logger("ragguard")
 
 SLACK = 1.5
 """Seconds beyond its own timeout after which the process no longer waits for a service to close."""
@@ -76,22 +72,14 @@ def _each(endings: list[tuple[float, Callable[[float], object]]]) -> None:
     began = time.monotonic()
     threads = []
     for timeout, end in endings:
-        thread = threading.Thread(target=_guarded, args=(end, timeout), name="ragguard-exit", daemon=True)
+        thread = threading.Thread(target=end, args=(timeout,), name="ragguard-exit", daemon=True)
         try:
             thread.start()
             threads.append((began + timeout + SLACK, thread))
         except RuntimeError:  # Python 3.12 starts none so late: services end one by one, in the time left
-            _guarded(end, seconds_left(began + timeout))
+            end(seconds_left(began + timeout))
     for until, thread in threads:
         thread.join(seconds_left(until))
-
-
-def _guarded(end: Callable[[float], object], timeout: float) -> None:
-    try:
-        end(timeout)
-    except Exception:  # noqa: BLE001 - the others end all the same
-        with suppress(Exception):
-            _log.exception("closing at exit failed")
 
 
 try:

@@ -49,7 +49,8 @@ UNMEASURED = 64
 DISK_WAIT = 30.0
 """The most seconds that a hook waits for its step to be on the disk, with `durability="full"`."""
 PACE = 0.005
-"""The most seconds that a hook on a thread waits while the queue is more than half full and the disk keeps up."""
+"""The most seconds that a hook on a thread waits while the queue is more than half full, unless `block(SECONDS)` asks
+for more."""
 STUCK = 1.0
 """The seconds without work of the writer after which no hook waits for it, unless `block(SECONDS)` asks for more."""
 _RUNS_KEPT = 10_000
@@ -75,6 +76,7 @@ class Intake:
         stored: Called by the writer with the ids of the open runs of which steps have ended or changed, and with
             whether runs have ended.
         tick: Called by the writer every `tick_seconds`, for housekeeping.
+        ended: Called when all is written and the intake is closed, by the writer or a thread of that name.
     """
 
     def __init__(
@@ -87,17 +89,17 @@ class Intake:
         started: Callable[[], object] = lambda: None,
         stored: Callable[[Set[str], bool], object] = lambda changed, ended: None,
         tick: Callable[[], object] = lambda: None,
+        ended: Callable[[], object] = lambda: None,
     ) -> None:
         self._settings, self._store, self._faults = settings, store, faults
         self._redactor = redactor or Redactor(None, faults)
-        self._started, self._stored, self._tick = started, stored, tick
+        self._started, self._stored, self._tick, self._ended = started, stored, tick, ended
         self._full = settings.durability == "full"
         self._block = settings.block_seconds
         self._queue = EventQueue(settings.queue_events, settings.queue_bytes)
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
         self.closed = False
-        self._last: Callable[[], object] = lambda: None
         self._worked = time.monotonic()
         """The time at which the writer last began or ended a batch, on the monotonic clock."""
         self._next_tick = self._awake_until = self._worked
@@ -139,19 +141,14 @@ class Intake:
             self._faults.note("Intake", error)
 
     async def written(self) -> None:
-        """Waits without holding the event loop: with `durability="full"` until what was captured so far is on the
-        disk, else for a moment where the queue is more than half full. Never raises; what was not confirmed is
-        counted."""
-        if self._thread is None or self.closed:
-            return
-        if self._full:
+        """Waits, without holding the event loop, until what was captured so far is on the disk, as `durability="full"`
+        promises. Never raises; what was not confirmed is counted."""
+        if self._full and self._thread is not None:
             try:
                 async with asyncio.timeout(DISK_WAIT):
                     await asyncio.wrap_future(self.do(lambda: None, awaits_disk=True))
             except (TimeoutError, RagguardError):
                 self._unconfirmed()
-        elif self._queue.crowded and self._keeps_up():
-            await asyncio.sleep(PACE)
 
     def not_awaited(self) -> None:
         """Warns that `durability="full"` cannot hold for a run that ends on an event loop without `async with`."""
@@ -198,19 +195,21 @@ class Intake:
         """True on the writer's own thread, where waiting for the writer would never end."""
         return threading.current_thread() is self._thread
 
-    def close(self, timeout: float, last: Callable[[], object] = lambda: None) -> bool:
-        """Writes what is queued, calls `last` and ends the thread; returns False where that took too long."""
+    def close(self, timeout: float) -> bool:
+        """Writes what is queued and ends the thread; returns False where that took too long."""
         with self._lock:
             self.closed = self._try_now = True
-            thread, self._last = self._thread, last
+            thread = self._thread
         if thread is threading.current_thread():
             return True
         if thread is None:  # nothing was captured, and the disk may hang all the same
-            thread = threading.Thread(target=self._guarded, args=(last,), name="ragguard-writer", daemon=True)
+            thread = threading.Thread(
+                target=self._guarded, args=(self._ended,), name="ragguard-writer", daemon=True
+            )
             try:
                 thread.start()
             except RuntimeError:  # Python 3.12 starts none while the process ends
-                self._guarded(last)
+                self._guarded(self._ended)
                 return True
         self._queue.hurry()
         thread.join(timeout)
@@ -220,22 +219,19 @@ class Intake:
         """Returns False on an event loop, which a wait would block, and on the writer's own thread."""
         return asyncio._get_running_loop() is None and not self.is_current()
 
-    def _keeps_up(self) -> bool:
-        return time.monotonic() - self._worked < max(STUCK, self._block)
-
     def _offer(self, event: Event | WholeRun) -> None:
-        """Puts an event into a queue in which many wait already; drops the oldest events where it is full."""
-        waits = self._may_wait() and self._keeps_up()
-        dropped = self._queue.offer(event, size_of(event), self._block if waits else 0.0)
-        if dropped:
+        """Puts an event into a queue in which many wait already: where it is crowded a thread waits for a writer that
+        works, and where it is full the oldest events are dropped."""
+        queue = self._queue
+        if queue.crowded and self._may_wait() and time.monotonic() - self._worked < max(STUCK, self._block):
+            queue.wait(lambda: not queue.crowded, max(PACE, self._block))
+        if dropped := queue.offer(event, size_of(event)):
             self._lose(
                 dropped,
                 f"more waits for the disk than {self._settings.queue_events:,} events or "
                 f"{self._settings.queue_bytes:,} bytes; look at the disk, raise queue_bytes= or queue_size=, or slow "
                 "threads down with on_overflow='block(SECONDS)'",
             )
-        elif waits and self._queue.crowded:
-            self._queue.wait(lambda: not self._queue.crowded, PACE)
 
     def _wait_for_disk(self) -> None:
         """Waits until what was captured so far is on the disk, as `durability="full"` promises a thread."""
@@ -255,10 +251,11 @@ class Intake:
         )
 
     def _lose(self, items: Sequence[QueueItem], why: str) -> None:
-        """Counts events that are lost; called from any thread."""
+        """Counts events that are lost, and ends jobs with the reason; called from any thread."""
         lost = 0
         for item in items:
             if isinstance(item, WriterJob):
+                item.end(StoreError(why))
                 continue
             lost += 3 if isinstance(item, WholeRun) else 1  # a whole run began, retrieved and ended
             run_id = getattr(item, "run_id", "")
@@ -277,13 +274,10 @@ class Intake:
                 self._write(batch)
             except BaseException as error:  # noqa: BLE001 - the writer goes on whatever happens
                 self._faults.note("the writer", error)
-                for item in batch:
-                    if isinstance(item, WriterJob):
-                        item.end(StoreError(f"the writer failed: {describe(error)}"))
-                self._lose(batch, "the store failed")
+                self._lose(batch, f"the writer failed: {describe(error)}")
             del batch  # frees thousands of objects here, and not while the next hook runs
             self._worked = time.monotonic()
-        self._guarded(self._last)
+        self._guarded(self._ended)
 
     def _gathered(self) -> list[QueueItem]:
         """Waits for events and gathers some; returns them, or nothing where there are none yet."""

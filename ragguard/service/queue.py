@@ -151,33 +151,21 @@ class EventQueue:
         """True while the queue is more than half full."""
         return 2 * len(self._items) > self._most or 2 * self._bytes > self._most_bytes
 
-    def offer(self, item: QueueItem, size: int, patience: float) -> list[QueueItem]:
-        """Adds an item within the bounds: waits for room at most for `patience` seconds, then takes out the oldest
-        events, a 64th of the bounds at once, so that not every hook has to. Returns these; jobs, for which a caller
-        waits, stay."""
+    def offer(self, item: QueueItem, size: int) -> list[QueueItem]:
+        """Adds an item within the bounds: takes out the oldest items where it does not fit, a 64th of the bounds at
+        once, so that not every hook has to. Returns these."""
         dropped: list[QueueItem] = []
         with self._changed:
-            if patience and not self._fits(size):
-                self.wait(lambda: self._fits(size), patience)
-            if not self._fits(size):
-                jobs: list[tuple[int, QueueItem]] = []
+            if len(self._items) >= self._most or self._bytes + size > self._most_bytes:
                 most = self._most - max(1, self._most // 64)
                 most_bytes = self._most_bytes - max(size, self._most_bytes // 64)
                 while self._items and (len(self._items) > most or self._bytes > most_bytes):
-                    entry = self._items.popleft()
-                    if isinstance(entry[1], WriterJob):
-                        jobs.append(entry)
-                    else:
-                        self._bytes -= entry[0]
-                        dropped.append(entry[1])
-                self._items.extendleft(reversed(jobs))
+                    freed, oldest = self._items.popleft()
+                    self._bytes -= freed
+                    dropped.append(oldest)
             self._items.append((size, item))
             self._bytes += size
         return dropped
-
-    def _fits(self, size: int) -> bool:
-        within = self._bytes + size <= self._most_bytes
-        return len(self._items) < self._most and (within or not self._items)
 
     def take(self, most: int, most_bytes: int) -> list[QueueItem]:
         """Takes out the next items: at most `most`, and no more once they reach `most_bytes`."""

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Set
+from collections.abc import Iterator, Set
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ragguard.capture.declarations import what_to_do
 from ragguard.capture.events import Event
@@ -177,7 +176,7 @@ class Service:
         redactor = Redactor(settings.redact, self.faults)
         self.intake = Intake(
             settings, self.store, faults=self.faults, redactor=redactor,
-            started=self._started, stored=self._stored, tick=self._tick,
+            started=self._started, stored=self._stored, tick=self._tick, ended=self._close_store,
         )  # fmt: skip
         self.delivery = Delivery(settings, self.store, self.faults)
         self.scoring = RunScoring(
@@ -212,7 +211,7 @@ class Service:
             self.intake.do(lambda: None).result(timeout)  # what was captured so far is due, or open
             complete = self._wait(began + timeout)
             if self.delivery.buffers:  # what has not arrived by then counts as not delivered
-                self._on_scorer(self.delivery.flush(), seconds_left(began + timeout) + _GRACE)
+                SCORER.run(self.delivery.flush(), seconds_left(began + timeout) + _GRACE)
         except (TimeoutError, RagguardError):
             complete = False
         return self._report(complete, began)
@@ -268,21 +267,16 @@ class Service:
         return replace(report, complete=complete, no_capture_reason=why_nothing)
 
     def close(self, timeout: float) -> Report:
-        """Flushes within `timeout`, then closes; what is not scored stays in the store. Safe to call twice."""
+        """Flushes within `timeout`, then closes; what is not scored stays in the store. Safe to call twice: the second
+        call waits for the first."""
         began, timeout = time.monotonic(), seconds_to_wait(timeout)
-        if not self._ending.acquire(timeout=timeout + _GRACE):  # another thread closes it, and has more time
-            report = self._report(False, began)
-            _log.warning("another thread is still closing: %s", report)
-            return report
-        try:
+        with self._ending:
             if self._complete_at_end is not None:
                 return self._report(self._complete_at_end, began)
             report = self.flush(timeout) if self.intake.started else self._report(True, began)
             if self._end(began + timeout) and self.intake.started:
                 report = self._report(not self._left.pending, began)
             self._complete_at_end = report.complete
-        finally:
-            self._ending.release()
         forget(self)
         if not report:
             kept = "there is no store, and what is not done is lost"
@@ -298,10 +292,12 @@ class Service:
                 self._examining.cancel()
             seconds = max(_GRACE, seconds_left(deadline))
             try:
-                self._on_scorer(self._end_scoring(seconds), seconds)
+                SCORER.run(self._end_scoring(seconds), seconds)
+            except TimeoutError:
+                pass  # what hangs is left behind
             except Exception as error:  # noqa: BLE001 - an engine or a sink that cannot end must not stop the rest
                 self.faults.note("closing", error)
-        if not self.intake.close(max(_GRACE, seconds_left(deadline)), self._close_store):
+        if not self.intake.close(max(_GRACE, seconds_left(deadline))):
             _log.error("the store's writer did not end in time; what it still holds may be lost")
             return False
         return True
@@ -311,11 +307,6 @@ class Service:
         await self.delivery.aclose(seconds)
         if (pipeline := self.pipeline.made) is not None:
             await pipeline.aclose()
-
-    def _on_scorer(self, work: Coroutine[Any, Any, None], seconds: float) -> None:
-        """Does work on the scorer's loop, as far as it is done within the time."""
-        with suppress(TimeoutError):
-            SCORER.run(work, seconds)
 
     def _close_store(self) -> None:
         """Counts what is left and closes the store; runs on the writer's thread, since a disk may hang."""

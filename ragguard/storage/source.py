@@ -50,9 +50,6 @@ class Runs(Sequence[Run]):
             raise IndexError(f"run {index} of {len(self)}")
         return found
 
-    def __repr__(self) -> str:
-        return f"<{len(self)} runs>"
-
 
 T = TypeVar("T")
 

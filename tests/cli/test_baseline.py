@@ -96,7 +96,7 @@ def test_a_step_that_cannot_be_read_is_named_by_its_run(tmp_path, ragguard):
     assert "the run 'r7'" in done.output
     baseline = ragguard("baseline", store, "main")
     assert baseline.exit_code == 2
-    assert "names its run" in baseline.output
+    assert "the run 'r7'" in baseline.output
 
 
 def test_comment_names_the_questions_that_fell_although_the_mean_did_not(tmp_path, ragguard):

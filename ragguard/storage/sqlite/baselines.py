@@ -13,14 +13,16 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ragguard.errors import InvalidInput, StoreError, UnknownName
+from ragguard.errors import InvalidInput, UnknownName
 from ragguard.storage.sqlite.database import Database
+from ragguard.storage.sqlite.reader import StoreReader
+from ragguard.storage.sqlite.rows import chunks
 
 _KEY = "baseline:"
 """Prefix of keys in `meta`: the name of a baseline → what it holds, as JSON."""
 _DOCUMENTS = (
-    "SELECT DISTINCT json_extract(item.value, '$[0]') FROM steps, json_each(steps.body, '$.items') AS item "
-    "WHERE run BETWEEN ? AND ?"
+    "SELECT run, json_extract(item.value, '$[0]') FROM steps, json_each(steps.body, '$.items') AS item "
+    "WHERE run IN ({})"
 )
 _NAME = re.compile(r"[\w.-]{1,80}", re.ASCII)
 
@@ -95,18 +97,16 @@ def count_runs(path: str | Path, span: range) -> int:
 
 def documents(path: str | Path, span: range | None = None) -> set[str]:
     """Returns the digests of the passages that runs of a store saw: all runs, or those of a span."""
-    first, last = (0, 2**62) if span is None else (span[0], span[-1])
-    try:
-        rows = _rows(path, _DOCUMENTS, first, last)
-    except (sqlite3.OperationalError, StoreError) as error:
-        if "malformed JSON" not in str(error):
-            raise
-        store = shlex.quote(str(path))
-        raise StoreError(
-            f"a step in {path} cannot be read; `ragguard compare {store} {store}` names its run, which "
-            "rg.delete(RUN) removes"
-        ) from error
-    return {digest for (digest,) in rows}
+    with closing(StoreReader(path)) as store:
+        return set().union(*store.each(_documents_at, span))
+
+
+def _documents_at(connection: sqlite3.Connection, seqs: Iterable[int]) -> dict[int, set[str]]:
+    """Returns the digests of the passages that the runs with these `seq` saw."""
+    found: dict[int, set[str]] = {seq: set() for seq in seqs}
+    for run, digest in chunks(connection, _DOCUMENTS, found):
+        found[run].add(digest)
+    return found
 
 
 def fingerprint(digests: Iterable[str]) -> str:

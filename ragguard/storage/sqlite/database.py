@@ -134,10 +134,7 @@ class Database:
                 "new RagGuard, which begins a new one"
             )
         if self._db is None:
-            try:
-                self._db = self._open()
-            except StoreError as error:  # another program has put its file at the path
-                raise StoreUnavailable(str(error)) from error
+            self._db = self._open()
         return self._db
 
     def _is_gone(self) -> bool:

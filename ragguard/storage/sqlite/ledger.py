@@ -225,25 +225,14 @@ def evict_done(memory: sqlite3.Connection) -> None:
         delete_runs(memory, rows.find_seqs(memory, done, REMOVED_AT_ONCE))
 
 
-class Process(NamedTuple):
-    """The identity of a process, so that another on the same machine can tell whether it lives."""
-
-    owner: str
-    machine: str
-    pid: int
-    born: str
-
-    def has_ended(self, *, at_the_latest: bool) -> bool:
-        """Returns whether the process has ended. On the same machine the process table tells at once, whatever the
-        clock; elsewhere only the end of its lease does, which is given."""
-        if self.machine != _machine() or (found := _born(self.pid)) == "":
-            return at_the_latest
-        return found != self.born
-
-
-def this_process(owner: str) -> Process:
-    """Returns the identity of this process."""
-    return Process(owner, _machine(), os.getpid(), _born(os.getpid()) or "")
+def renew(db: sqlite3.Connection, owner: str, *, only_new: bool = False) -> None:
+    """Renews the lease of this process, or gives it one where it has none."""
+    expires_ns = time.time_ns() + int(LEASE_SECONDS * 1e9)
+    db.execute(
+        f"INSERT OR {'IGNORE' if only_new else 'REPLACE'} INTO leases (owner, place, pid, born, expires_ns) "
+        "VALUES (?, ?, ?, '', ?)",
+        (owner, _machine(), os.getpid(), expires_ns),
+    )
 
 
 @cache
@@ -256,49 +245,26 @@ def _machine() -> str:
     return "/".join(parts)
 
 
-def _born(pid: int) -> str | None:
-    """Returns the start of a process, in the system's own unit: '' where that cannot be read, None where there is no
-    such process."""
+def _is_gone(machine: str, pid: int) -> bool:
+    """Returns True for a process of this machine that has ended; of others only the end of the lease tells."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except OSError:
-        return ""  # it is somebody else's
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    fields = stat[stat.rindex(")") + 2 :].split()
-    return None if fields[0] in "ZX" else fields[19]
-
-
-def renew(db: sqlite3.Connection, process: Process) -> None:
-    """Renews the lease of the process."""
-    expires_ns = time.time_ns() + int(LEASE_SECONDS * 1e9)
-    db.execute(
-        "INSERT INTO leases (owner, place, pid, born, expires_ns) VALUES (?, ?, ?, ?, ?) "
-        "ON CONFLICT (owner) DO UPDATE SET expires_ns = excluded.expires_ns",
-        (process.owner, process.machine, process.pid, process.born, expires_ns),
-    )
-
-
-def hold(db: sqlite3.Connection, process: Process) -> None:
-    """Gives the process a lease in a file where it has none yet, before it owns a run there."""
-    if db.execute("SELECT 1 FROM leases WHERE owner = ?", (process.owner,)).fetchone() is None:
-        renew(db, process)
+        if machine == _machine():
+            os.kill(pid, 0)
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)  # else it is another user's
+    return False
 
 
 def adopt(db: sqlite3.Connection, owner: str) -> None:
     """Takes over the runs of dead processes; those that were open end as abandoned."""
-    now, wall = now_ns(), time.time_ns()
+    now = now_ns()
     owners = db.execute(
-        "SELECT DISTINCT runs.owner, place, pid, born, expires_ns FROM runs LEFT JOIN leases USING (owner) "
-        "WHERE runs.owner NOT NULL AND runs.owner <> ?",
-        (owner,),
+        "SELECT DISTINCT runs.owner, place, pid FROM runs "
+        "LEFT JOIN leases ON leases.owner = runs.owner AND expires_ns >= ? WHERE runs.owner <> ?",
+        (time.time_ns(), owner),
     ).fetchall()
-    for one, *process, expires_ns in owners:
-        if expires_ns is not None and not Process(one, *process).has_ended(at_the_latest=expires_ns < wall):
+    for one, machine, pid in owners:
+        if pid is not None and not _is_gone(machine, pid):
             continue
         _abandon(db, "owner = ?", (one,), now)
         # Where the dead process's clock was ahead, a run may be due far too late.

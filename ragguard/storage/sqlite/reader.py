@@ -66,7 +66,7 @@ class StoreReader:
 
     def runs(self) -> Iterator[Run]:
         """Yields all runs in the order in which they were captured."""
-        return self._each(rows.runs_at)
+        return self.each(rows.runs_at)
 
     def run_at(self, position: int) -> Run | None:
         """Returns the run at a position, from 0, in the order in which they were captured."""
@@ -81,22 +81,22 @@ class StoreReader:
     def scored_runs(self, *, texts: bool = True, span: range | None = None) -> Iterator[ScoredRun]:
         """Yields all runs, or those with a `seq` of a span, with their scores and failures. Without `texts` passages
         have empty texts, and reading is quicker."""
-        return self._each(partial(rows.scored_at, texts=texts), span)
+        return self.each(partial(rows.scored_at, texts=texts), span)
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
         """Yields all runs for a report; a passage that the model got counts as misleading where its
         utility is under `misleads`. Without `texts` it is quicker, as for a list of runs."""
-        return self._each(partial(overviews_at, misleads=misleads, texts=texts))
+        return self.each(partial(overviews_at, misleads=misleads, texts=texts))
 
     def means(self, span: range | None = None) -> Iterator[RunMeans]:
         """Yields all runs, or those with a `seq` of a span, for a comparison."""
-        return self._each(means_at, span)
+        return self.each(means_at, span)
 
     def close(self) -> None:
         """Closes the file. Safe to call twice."""
         self._db.close()
 
-    def _each(self, read: _ReadRuns[T], span: range | None = None) -> Iterator[T]:
+    def each(self, read: _ReadRuns[T], span: range | None = None) -> Iterator[T]:
         """Yields the result of `read` for each run, or each with a `seq` of a span, page by page."""
         after, end = (0, 2**62) if span is None else (span.start - 1, span.stop)
         page = "WHERE seq > ? AND seq < ? ORDER BY seq LIMIT ?"

@@ -32,7 +32,6 @@ from ragguard.storage.sqlite.ledger import (
     delete_runs,
     find_run,
     find_runs,
-    this_process,
 )
 from ragguard.storage.sqlite.reader import UNREADABLE, StoreReader
 from ragguard.storage.sqlite.schema import storable
@@ -73,7 +72,7 @@ class Store(StoreReader):
         if not isinstance(durability, str) or durability not in ("fast", "full"):
             raise InvalidInput("durability", durability, "'fast' or 'full'")
         self._most_waiting, self._scored = most_waiting, scored
-        self._process = this_process(new_id())
+        self._owner = new_id()
         self.counts: Counter[str] = Counter()
         """The counters of this process."""
         self._counting = threading.RLock()  # reentrant: a garbage collection may run a hook inside a hook
@@ -98,7 +97,7 @@ class Store(StoreReader):
         """Yields the connection for one change."""
         try:
             with self._db.transaction() as db:
-                ledger.hold(db, self._process)
+                ledger.renew(db, self._owner, only_new=True)
                 yield db
         except StoreUnavailable as error:
             self.outage = str(error)
@@ -152,11 +151,11 @@ class Store(StoreReader):
     def _write(self, batch: EventBatch) -> set[str]:
         dropped = 0
         with self._transaction() as db:
-            writing = Writing(db, self._process.owner, texts=batch.texts, scored=self._scored)
+            writing = Writing(db, self._owner, texts=batch.texts, scored=self._scored)
             writing.write(batch.rows)
             writing.finish()
             if self.path is None:
-                dropped = ledger.drop_waiting(db, self._process.owner, self._most_waiting, self._claimed)
+                dropped = ledger.drop_waiting(db, self._owner, self._most_waiting, self._claimed)
                 ledger.evict_done(db)
         self.count("runs_captured", writing.ended)
         if dropped:
@@ -169,12 +168,12 @@ class Store(StoreReader):
         """Writes a whole run in place of the stored one of its id, and claims it, to be scored by the caller; it is not
         claimed, and not to be scored, where the same settings have scored it already."""
         with self._transaction() as db:
-            writing = Writing(db, self._process.owner)
+            writing = Writing(db, self._owner)
             row = writing.write_run(run)
             finished = "SELECT 1 FROM scorings WHERE run = ? AND revision = ? AND identity = ? AND finished"
             scored = db.execute(finished, (row.seq, row.revision, identity)).fetchone() is not None
             if not scored:
-                row.make_due(self._process.owner, now_ns())
+                row.make_due(self._owner, now_ns())
                 row.attempts = 0
             writing.finish()
         if not scored:
@@ -185,9 +184,7 @@ class Store(StoreReader):
         """Writes whole runs with their scores and failures in one transaction. A run that is there gets more scores."""
         with self._transaction() as db:
             for one in scored:
-                writing = Writing(
-                    db, self._process.owner
-                )  # one a run, so that the texts of one run are in memory
+                writing = Writing(db, self._owner)  # one a run, so that the texts of one run are in memory
                 seq = writing.write_run(one.run).seq
                 writing.finish()
                 insert_scores(db, seq, one.scores)
@@ -205,7 +202,7 @@ class Store(StoreReader):
         Returns the errors of those that cannot be written, by id."""
         refused: dict[str, InvalidInput] = {}
         with self._transaction() as db:
-            writing = Writing(db, self._process.owner, scored=self._scored)
+            writing = Writing(db, self._owner, scored=self._scored)
             for run in runs:
                 try:
                     writing.write_run(run, due=self._scored)
@@ -225,7 +222,7 @@ class Store(StoreReader):
                 db.execute(
                     "UPDATE runs SET revision = revision + 1, attempts = 0, owner = ?1, due_ns = ?2, queued_ns = ?2 "
                     "WHERE seq = ?3 AND status <> 'open'",
-                    (self._process.owner, now_ns(), seq),
+                    (self._owner, now_ns(), seq),
                 )
         self.count("runs_noted", seq is not None)
         return seq is not None
@@ -236,7 +233,7 @@ class Store(StoreReader):
         claims: list[Claim] = []
         unreadable: list[tuple[Due, str]] = []
         with self._db.snapshot() as db:
-            found, later = ledger.due(db, self._process.owner, limit + len(self._claimed))
+            found, later = ledger.due(db, self._owner, limit + len(self._claimed))
             free = [due for due in found if due.run_id not in self._claimed][:limit]
             for due in free:
                 try:
@@ -304,7 +301,7 @@ class Store(StoreReader):
     def left(self, queued_until_ns: int | None = None) -> Left:
         """Returns how much this process has still to do for the runs that were queued until `queued_until_ns`."""
         with self._db.snapshot() as db:
-            return ledger.left(db, self._process.owner, queued_until_ns)
+            return ledger.left(db, self._owner, queued_until_ns)
 
     def count(self, name: str, by: int = 1) -> None:
         """Adds to a counter."""
@@ -320,16 +317,16 @@ class Store(StoreReader):
         now = min(now_ns(), time.time_ns())  # a machine's clock that was set forward must not make a run old
         abandoned = 0
         with self._transaction() as db:
-            ledger.renew(db, self._process)
+            ledger.renew(db, self._owner)
             if self._scored:
-                ledger.adopt(db, self._process.owner)
+                ledger.adopt(db, self._owner)
             if run_ttl is not None:
-                abandoned = ledger.abandon_overdue(db, self._process.owner, now - int(run_ttl * 1e9))
+                abandoned = ledger.abandon_overdue(db, self._owner, now - int(run_ttl * 1e9))
             if not self._scored:
                 db.execute(
                     "UPDATE runs SET owner = NULL, due_ns = NULL, queued_ns = NULL "
                     "WHERE owner = ? AND due_ns IS NOT NULL",
-                    (self._process.owner,),
+                    (self._owner,),
                 )
         self.count("runs_captured", abandoned)  # a later end of theirs is not counted
         if retention is not None:
@@ -393,4 +390,4 @@ class Store(StoreReader):
 
     def _resign(self, db: sqlite3.Connection) -> None:
         """Ends the lease, so that other processes take over the runs that are not done."""
-        db.execute("DELETE FROM leases WHERE owner = ?", (self._process.owner,))
+        db.execute("DELETE FROM leases WHERE owner = ?", (self._owner,))
