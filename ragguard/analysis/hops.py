@@ -1,20 +1,15 @@
-"""Shows the hops of a run in the terminal: each query, its passages, and what each passage did for the model.
-
-A run may have ten thousand hops, and a table of Rich's takes milliseconds: these are lines of text.
-"""
+"""Shows the hops of a run in the terminal: each query, its passages, and what each passage did for the model."""
 
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Protocol, TypeVar, runtime_checkable
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
 
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from ragguard.analysis.wording import (
@@ -27,7 +22,6 @@ from ragguard.analysis.wording import (
     would_drop,
 )
 from ragguard.capture.model_calls import notice
-from ragguard.errors import InvalidInput
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalStep, Run, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.answers import SAME_WORDS
@@ -38,18 +32,11 @@ from ragguard.text.secret_filter import strip_control_characters
 
 BAR = 6
 """The number of cells of one side of a utility bar."""
-_UTILITY = 2 * BAR + 7
-_VERDICT = 32
-_LEAST = 8
-"""The narrowest column of passages."""
-_GAP = "   "
 _SIGNED = "+z.2f"
 
-_line = partial(Text, no_wrap=True, overflow="ignore")
 R = TypeVar("R", Score, Failure)
 
 
-@runtime_checkable
 class RunReader(Protocol):
     """A source of runs, scores and failures for `print_hops`, such as a RagGuard."""
 
@@ -65,8 +52,6 @@ def print_hops(rg: RunReader, console: Console | None = None) -> None:
         rg: The RagGuard.
         console: A rich Console to print to. None: the terminal.
     """
-    if not isinstance(rg, RunReader):
-        raise InvalidInput("rg", rg, "a RagGuard")
     out = console or Console(highlight=False)
     for run in rg.runs():
         out.print(hop_table(run, rg.scores(run.id), rg.failures(run.id)))
@@ -93,13 +78,12 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
     of_no_step = [failure for failure in failures if failure.step_id not in steps]
     head.append("".join(f"\n{why}" for why in _reasons(of_no_step)), "yellow")
     head.append(f"\nrun {line_of(run.id)}{'' if run.steps else ': no retrieval was captured'}", "dim")
-    hops = [
-        Hop(
-            _about(step, scores_of[step.id], failures_of[step.id], explanation.bridges.get(number)),
-            _rows(step, scores_of[step.id], explanation, number),
-        )
-        for number, step in enumerate(run.steps, 1)
-    ]
+    hops: list[RenderableType] = []
+    for number, step in enumerate(run.steps, 1):
+        bridge = explanation.bridges.get(number)
+        hops += _about(step, scores_of[step.id], failures_of[step.id], bridge)
+        seen = bool(step.candidates or step.passages)
+        hops.append(_passages(step, scores_of[step.id], explanation, number) if seen else "")
     return Group(head, *hops)
 
 
@@ -166,15 +150,20 @@ def _about(
     return [*lines, *(Text(strip_control_characters(one), "yellow") for one in remarks if one)]
 
 
-def _rows(step: RetrievalStep, scores: Sequence[Score], explanation: Explanation, number: int) -> list[Row]:
+def _passages(step: RetrievalStep, scores: Sequence[Score], explanation: Explanation, number: int) -> Table:
     """Returns a row for each passage of a hop: those found, and those that the model read otherwise."""
     dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
     seen = view_step(step, sys.maxsize)
     read = set(seen.got)
     read_as = {seen.all[at].id: at + 1 for at in seen.got if at >= seen.candidates and seen.all[at].id}
     judgements = {s.position: s for s in scores if s.name == "utility" and s.position is not None}
+    known = judgements or any(drop.utility is not None for drop in dropped.values())
     judged = _judged(scores)
-    rows: list[Row] = []
+    table = Table(box=SIMPLE_HEAD, expand=True, pad_edge=False)
+    table.add_column("#", justify="right", min_width=2)
+    table.add_column("passage", ratio=1, min_width=8, no_wrap=True)
+    table.add_column("utility" if known else "judged", width=2 * BAR + 7, no_wrap=True)
+    table.add_column("verdict", min_width=7, max_width=32)
     for position, passage in enumerate(seen.all, 1):
         drop, judgement = dropped.get(position), judgements.get(position)
         utility = judgement.value if judgement else drop.utility if drop else None
@@ -196,13 +185,21 @@ def _rows(step: RetrievalStep, scores: Sequence[Score], explanation: Explanation
             other = read_as.get(passage.id)
             verdict, colour = f"read as {other}" if other else "cut", "yellow"
         shown = line_of(passage.text) or (f"({line_of(passage.id)})" if passage.id else "")
-        rows.append(
-            Row(
-                position, shown, utility, verdict, colour=colour, dim=bool(drop or cut), bar=bar,
-                judged=judged.get(position, "not judged"),
-            )
-        )  # fmt: skip
-    return rows
+        worth = (
+            Text(judged.get(position, "not judged"), "dim") if utility is None else _utility_bar(utility, bar)
+        )
+        style = "dim" if drop or cut else ""
+        table.add_row(str(position), Text(shown), worth, Text(verdict, colour), style=style)
+    return table
+
+
+def _utility_bar(utility: float, colour: str) -> Text:
+    """Returns a utility as a bar from the middle, to the left for harm, and as a number."""
+    cells = min(BAR, round(abs(utility) * BAR))
+    left, right = (cells, 0) if utility < 0 else (0, cells)
+    return Text.assemble(
+        " " * (BAR - left), ("█" * left, colour), "│", ("█" * right, colour), f"{' ' * (BAR - right)} {utility:+z.2f}"
+    )  # fmt: skip
 
 
 def _places(step: RetrievalStep) -> str:
@@ -255,74 +252,6 @@ def _number(score: Score | None, form: str) -> str:
     return f"{score.value:{form}}{error}{support}"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A passage as a line: its rank, its text in one line, its utility or else what is known of it, and its verdict."""
-
-    position: int
-    text: str
-    utility: float | None
-    verdict: str
-    colour: str
-    dim: bool
-    bar: str
-    """The colour of the utility's bar."""
-    judged: str
-    """The words in place of a utility that is not known."""
-
-    def bar_parts(self, shade: str) -> list[tuple[str, str]]:
-        """Returns the utility as a bar and a number, in parts with their styles."""
-        if self.utility is None:
-            return [(_padded(self.judged, _UTILITY), "dim")]
-        cells = min(BAR, round(abs(self.utility) * BAR))
-        left, right = (cells, 0) if self.utility < 0 else (0, cells)
-        colour = f"{shade} {self.bar}".strip()
-        return [
-            (" " * (BAR - left), shade), ("█" * left, colour), ("│", shade), ("█" * right, colour),
-            (f"{' ' * (BAR - right)} {self.utility:+z.2f}", shade),
-        ]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """A hop for Rich to print: lines about it, and its passages, one a line, under a title."""
-
-    about: Sequence[Text]
-    rows: Sequence[Row]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        yield from self.about
-        yield Text("")
-        if not self.rows:
-            return
-        ranks = max(2, len(str(len(self.rows))))
-        verdicts = min(_VERDICT, max([7, *(cell_len(row.verdict) for row in self.rows)]))
-        passages = max(_LEAST, options.max_width - ranks - _UTILITY - verdicts - 3 * len(_GAP) - 2)
-        judged = "judged" if all(row.utility is None for row in self.rows) else "utility"
-        titles = (f"{'#':>{ranks}}", _padded("passage", passages), _padded(judged, _UTILITY), "verdict")
-        yield _line(f" {_GAP.join(titles)}", "bold")
-        before_verdict = ranks + passages + _UTILITY + 3 * len(_GAP)
-        yield _line(" " + "─" * (before_verdict + verdicts))
-        for row in self.rows:
-            shade = "dim" if row.dim else ""
-            first, *others = textwrap.wrap(row.verdict, verdicts) or [""]
-            style = f"{shade} {row.colour}".strip()
-            yield Text.assemble(
-                (f" {row.position:>{ranks}}{_GAP}{_padded(row.text, passages)}{_GAP}", shade),
-                *row.bar_parts(shade),
-                (_GAP + first, style),
-                no_wrap=True,
-                overflow="ignore",
-            )
-            yield from (_line(" " * (1 + before_verdict) + more, style) for more in others)
-        yield Text("")
-
-
 def colour_of(value: float) -> str:
     """Returns the colour of a utility: red for harm, green for help, grey for neither."""
     return "red" if value < MISLEADS else "green" if value > -MISLEADS else "bright_black"
-
-
-def _padded(text: str, width: int) -> str:
-    """Returns the text padded or cut to `width` cells; a cut text ends in "…"."""
-    return set_cell_size(text, width - 1) + "…" if cell_len(text) > width else set_cell_size(text, width)

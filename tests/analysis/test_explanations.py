@@ -43,7 +43,7 @@ def scored(tmp_path_factory):
         assert rg.flush(timeout=120)
         print_hops(rg, console)
         explanations = {run.id: explain(run, rg.scores(run.id)) for run in rg.runs()}
-    return store, explanations, console.file.getvalue(), exporter.get_finished_spans()
+    return store, explanations, re.sub(" +\n", "\n", console.file.getvalue()), exporter.get_finished_spans()
 
 
 def test_all_ways_out_say_the_same(scored):

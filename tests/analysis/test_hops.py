@@ -25,7 +25,7 @@ def shown(run, scores, failures=()):
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(hop_table(run, scores, failures))
     console.file.close()
-    return console.export_text()
+    return "\n".join(map(str.rstrip, console.export_text().splitlines()))
 
 
 def guarded():
