@@ -20,7 +20,6 @@ from ragguard.cli.terminal import (
     JudgeAddress,
     LabelFile,
     PromptSetName,
-    notes,
     refuse_together,
     say,
     work_status,
@@ -86,7 +85,7 @@ def run(
         return
     if max_loss is not None:
         share("--max-loss", max_loss)
-    source = RunSource(files, notes(), {})
+    source = RunSource(files, {})
     runs: Iterable[Run] = source.runs()
     if labels is not None:
         runs = with_labels(runs, read_label_file(labels))
@@ -100,15 +99,16 @@ def run(
         steps = [step for run in runs for step in run.steps]
         examples = examples_of(steps)
         if steps and not examples:
-            notes().print(
+            say(
                 "no retrieval says which of its candidates are gold: give its passages a grade of 1 to 5, or "
-                '"gold": true or false in their metadata'
+                '"gold": true or false in their metadata',
+                error=True,
             )
         found = asyncio.run(_calibrate(guard, examples, 0.05 if max_loss is None else max_loss, order))
         found.save(out)
         say(_sentence(found, len(steps) - len(examples), out))
     if source.rejected:
-        notes().print(f"{source.rejected} lines were rejected, see above")
+        say(f"{source.rejected} lines were rejected, see above", error=True)
         raise typer.Exit(1)
 
 

@@ -21,13 +21,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ragguard import DistractorGuard, Engine, Passage, RagGuard, Run, Score, connect, world
+from ragguard import DistractorGuard, Engine, RagGuard, Run, Score, connect, world
 from ragguard.analysis.comparison import Comparison
 from ragguard.analysis.hops import hop_table
 from ragguard.analysis.page import write_html
 from ragguard.analysis.pairs import compare, read_questions
 from ragguard.analysis.wording import MISLEADS
-from ragguard.errors import InvalidInput, StoreError
+from ragguard.errors import InvalidInput
 from ragguard.records import Decision
 from ragguard.scorers.explanation import Explanation, explain
 from ragguard.storage.files.runfile import write_runs
@@ -36,10 +36,12 @@ from ragguard.world import Case, Retriever
 FRAMEWORKS = {"LangGraph": "ragguard_langchain", "LlamaIndex": "ragguard_llamaindex"}
 THRESHOLD = -0.05
 """The guard's threshold here. Passages that mislead nano have utilities nearer to zero than the default threshold."""
-SEED = 5
-"""The seed that draws the questions, chosen for showing."""
-COMPARED, GUARDED = 8, 5
-"""How many questions are answered with a worse search and a better one, and how many without and with the guard."""
+SEED, DRAWN = 5, 160
+"""The seed that draws the questions, and how many are drawn."""
+COMPARED, GUARDED = (75, 83, 94, 99, 100, 104, 112, 114), (68, 115, 118, 26, 153)
+"""The places of the questions that are answered with a worse search and a better one, and of those that are answered
+without and with the guard. They were chosen for showing: what is found has few near misses for the first, and most for
+the second."""
 
 
 def run(
@@ -73,16 +75,12 @@ def run(
 
 def _make_room(out: Path) -> None:
     """Makes the folder for the results, and removes what an earlier demonstration wrote there, and nothing else."""
-    try:
-        if (out / "ragguard.db").exists() and not (out / "worse-search.db").exists():
-            allowed = "a folder without a store of your own: it would be overwritten"
-            raise InvalidInput("--out", str(out), allowed)
-        out.mkdir(parents=True, exist_ok=True)
-        for file in (*out.glob("ragguard.db*"), *out.glob("worse-search.db*")):
-            file.unlink()
-    except OSError as error:
-        reason = error.strerror or error
-        raise StoreError(f"{out} cannot hold the results ({reason}); name a folder with --out") from error
+    if (out / "ragguard.db").exists() and not (out / "worse-search.db").exists():
+        allowed = "a folder without a store of your own: it would be overwritten"
+        raise InvalidInput("--out", str(out), allowed)
+    out.mkdir(parents=True, exist_ok=True)
+    for file in (*out.glob("ragguard.db*"), *out.glob("worse-search.db*")):
+        file.unlink()
 
 
 def _module(package: str) -> ModuleType | None:
@@ -112,7 +110,7 @@ class ShownRun(NamedTuple):
 def _demonstrate(attached: dict[str, ModuleType], out: Path, console: Console) -> bool:
     engine = connect("nano")
     stage = Stage(engine)
-    plain, hard = stage.plain(COMPARED), stage.hard(GUARDED)
+    plain, hard = stage.cases(COMPARED), stage.cases(GUARDED)
     (one, module), (other, other_module) = next(iter(attached.items())), list(attached.items())[-1]
     worse, better = out / "worse-search.db", out / "ragguard.db"
     clock = time.perf_counter()
@@ -199,8 +197,6 @@ def _print_cost(shown: Sequence[ShownRun], console: Console) -> None:
 K = 5
 NOISE = 0.8
 """The share of random passages among the finds of the worse search."""
-_DRAWN = 160
-"""How many questions are drawn; those that are shown are chosen from them."""
 
 
 class Agent(NamedTuple):
@@ -218,22 +214,15 @@ class Stage:
     """Two-hop questions, and passages among which are many near misses: the same about another person or thing."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        cases, corpus = world.cases(_DRAWN, seed=SEED, hops=2), world.Corpus(world.default_world())
-        corpus.passages += [passage for case in cases for passage in case.pool()]
+        self._engine, self._drawn = engine, world.cases(DRAWN, seed=SEED, hops=2)
+        corpus = world.Corpus(world.default_world())
+        corpus.passages += [passage for case in self._drawn for passage in case.pool()]
         self.search = world.Retriever(corpus, K, seed=SEED)
         self.worse_search = world.Retriever(corpus, K, noise=NOISE, seed=SEED)
-        misses = {case.question: self._near_misses(case) for case in cases}
-        answerable = [case for case in cases if misses[case.question] >= 0]
-        self._cases = sorted(answerable, key=lambda case: misses[case.question], reverse=True)
 
-    def hard(self, count: int) -> list[Case]:
-        """Returns the questions with the most near misses among what is found for them."""
-        return self._cases[:count]
-
-    def plain(self, count: int) -> list[Case]:
-        """Returns the questions with the fewest."""
-        return self._cases[-count:]
+    def cases(self, places: Sequence[int]) -> list[Case]:
+        """Returns the questions at some places of those that were drawn."""
+        return [self._drawn[place] for place in places]
 
     def answer(self, rg: RagGuard, agent: Agent, cases: Sequence[Case]) -> None:
         """Lets an agent answer the questions, captured by `rg`."""
@@ -250,18 +239,3 @@ class Stage:
         """Returns the model's answer from the passages that were found."""
         prompt = "\n".join([*(f"- {text}" for text in texts), f"Question: {question}", "Answer:"])
         return asyncio.run(self._engine.sample([prompt], n=1, max_tokens=8, temperature=0))[0][0].text
-
-    def _near_misses(self, case: Case) -> int:
-        """Returns how many near misses the search finds; −1 where it does not find the answer of a hop."""
-        count = 0
-        for gold, query in zip(case.gold, case.sub_questions, strict=True):
-            found = self.search(query)
-            if all(one.text != gold.text for one in found):
-                return -1
-            (relation, subject), facts = _fact(gold), [_fact(one) for one in found]
-            count += sum(fact[0] == relation and fact[1] != subject for fact in facts)
-        return count
-
-
-def _fact(passage: Passage) -> tuple[object, object]:
-    return passage.metadata["relation"], passage.metadata["subject"]

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ragguard.cli.terminal import ENGINES, PromptSetName, notes, progress_bar, say
+from ragguard.cli.terminal import ENGINES, PromptSetName, progress_bar, say
 from ragguard.engines.base import Engine, Prompt
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.layers import Patience, Retry
@@ -224,7 +224,7 @@ def show_exam(engine: str, *, timeout_s: float, prompts: str | None, as_json: bo
     """
     answers = answers_file(f"{engine} ")
     try:
-        record, path = asyncio.run(_examined(engine, timeout_s, prompts, answers, quiet=as_json))
+        record, path = asyncio.run(_examined(engine, timeout_s, prompts, answers))
     except EngineError as error:
         say(f"{without_secrets(engine)}: not examined\n{type(error).__name__}: {error}", error=True)
         raise typer.Exit(1) from error
@@ -245,7 +245,7 @@ def show_exam(engine: str, *, timeout_s: float, prompts: str | None, as_json: bo
 
 
 async def _examined(
-    address: str, timeout_s: float, prompts: str | None, answers: Path, *, quiet: bool
+    address: str, timeout_s: float, prompts: str | None, answers: Path
 ) -> tuple[ExamRecord, Path]:
     try:
         answers.parent.mkdir(parents=True, exist_ok=True)
@@ -266,7 +266,7 @@ async def _examined(
         if info.location.startswith("http"):  # a model in this process repeats itself
             async with aclosing(Retry(open_engine(address, timeout_s=timeout_s))) as uncached:
                 spread = await repeated(uncached, given)
-        with progress_bar(notes(), "examining", total=1, quiet=quiet) as update:
+        with progress_bar("examining", total=1) as update:
             record = await examine_model(asked, given, lambda done, of: update(total=of, completed=done))
     return replace(record, spread=spread), record_file(info, given)
 

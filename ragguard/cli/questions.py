@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from ragguard.analysis.validation.fields import json_lines
-from ragguard.cli.terminal import EngineAddress, PromptSetName, notes, say
+from ragguard.cli.terminal import EngineAddress, PromptSetName, say
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import PromptSet, Task, load_prompts
@@ -60,7 +60,7 @@ def run(
     given = list(read_reports(reports))
     made, problems = asyncio.run(_made(given, engine, prompts))
     for problem in problems:
-        notes().print(problem, markup=False)
+        say(problem, error=True)
     if not made:
         raise InvalidInput(str(reports), f"{len(given)} reports", "at least one that gives sub-questions")
     write_runs(made, out)

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
-from rich.console import Console
 
-from ragguard.cli.terminal import progress_bar
+from ragguard.cli.terminal import progress_bar, say
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.records import Run
 from ragguard.runtime.arguments import references_of
@@ -21,7 +20,6 @@ from ragguard.scorers.evaluation import ReferenceTable, spelled, with_references
 from ragguard.storage.files.runfile import check_run_file, opened, read_lines
 from ragguard.storage.sqlite.database import is_store
 from ragguard.storage.sqlite.reader import StoreReader
-from ragguard.text.secret_filter import strip_control_characters
 from ragguard.traces.pulled import SCHEMES, since_time
 from ragguard.traces.reader import is_trace_file, read
 
@@ -38,9 +36,7 @@ RunFiles: TypeAlias = Annotated[
 class RunSource:
     """The runs of some files. A line that cannot be read is reported and counted."""
 
-    def __init__(
-        self, files: Sequence[str], console: Console, references: Mapping[str, list[str]], since: str = ""
-    ) -> None:
+    def __init__(self, files: Sequence[str], references: Mapping[str, list[str]], since: str = "") -> None:
         for file in files:  # all files are checked before the first is scored, which may take hours
             if not file.startswith(SCHEMES):
                 check_run_file(file)
@@ -50,7 +46,7 @@ class RunSource:
                     "--since", since, "nothing beside files: it is for phoenix:// and langfuse://"
                 )
             since_time(since)
-        self._files, self._console, self._since = files, console, since
+        self._files, self._since = files, since
         self._given, self._references = references, ReferenceTable(references)
         self._asked: set[str] = set()
         """The ids and the questions of the runs, where there are references."""
@@ -63,10 +59,10 @@ class RunSource:
         """Called with the number of bytes that have been read."""
 
     @contextmanager
-    def progress(self, *, quiet: bool) -> Iterator[None]:
+    def progress(self) -> Iterator[None]:
         """Shows a progress bar over the bytes of the files."""
         size = sum(os.path.getsize(file) for file in self._files if os.path.isfile(file))
-        with progress_bar(self._console, "scoring", total=size or None, quiet=quiet) as update:
+        with progress_bar("scoring", total=size or None) as update:
             self._position = lambda position: update(completed=position)
             yield
             update(completed=size)
@@ -105,12 +101,11 @@ class RunSource:
         self.rejected += reading.counts["lines rejected"]
         for remark, count in reading.remarks.items():
             times = "" if count == 1 else f" ({count:,} times)"
-            self._console.print(strip_control_characters(f"{name}: {remark}{times}"))
+            say(f"{name}: {remark}{times}", error=True)
 
     def _reject(self, name: str, problem: RunFormatError) -> None:
         self.rejected += 1
-
-        self._console.print(strip_control_characters(f"{name}: {problem}"))
+        say(f"{name}: {problem}", error=True)
 
 
 def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterator[tuple[Run, int]]:

@@ -21,7 +21,6 @@ from ragguard.cli.terminal import (
     JudgeAddress,
     PromptSetName,
     names_of,
-    notes,
     reason_lines,
     say,
 )
@@ -127,7 +126,6 @@ def run(
             "result until the new one is written.",
         ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
     """Score captured runs.
 
@@ -139,7 +137,6 @@ def run(
     from ragguard.runtime.arguments import output_path
     from ragguard.scorers.settings import ScoringSettings
 
-    console = notes()
     names = names_of(scorers)
     right_answers = {} if references is None else read_references(references)
     allowed = "nothing without --on"
@@ -167,7 +164,7 @@ def run(
         )
         job = PartJob(scoring=scoring, out=out, references=right_answers, concurrency=concurrency)
         if not dry_run:
-            score_in_parts(files, job, executor, console, quiet=quiet, retry_failures=retry_failures)
+            score_in_parts(files, job, executor, retry_failures=retry_failures)
             return
         files, out = [str(path) for path in find_runs(files)], None
     store = store or _STORE
@@ -176,18 +173,18 @@ def run(
         "scorers": names, "concurrency": concurrency, "exit_timeout": 0.0,
     }  # fmt: skip
     try:
-        source = RunSource(files, console, right_answers, since)
+        source = RunSource(files, right_answers, since)
         options["sinks"] = _written_back(files) if write_back else ()
         if out is not None:
             output_path("--out", out)
-        with source.progress(quiet=quiet or dry_run):
+        with source.progress():
             if dry_run:
                 sentence = _plan_sentence(asyncio.run(_plan(source, engine, options)))
             else:
                 tally = asyncio.run(_score(source, engine, store, options, out, stops=scorers is None))
                 sentence = tally.sentence(store)
     except KeyboardInterrupt:
-        console.print(f"stopped; what is in {store} stays, and the same command goes on from there")
+        say(f"stopped; what is in {store} stays, and the same command goes on from there", error=True)
         raise typer.Exit(130) from None
     if references is not None:
         sentence += "".join(f"\n{one}" for one in source.about_references())

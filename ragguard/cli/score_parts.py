@@ -14,11 +14,8 @@ import typer
 from ragguard.cli.run_source import about_references
 from ragguard.cli.terminal import progress_bar, reason_lines, say
 from ragguard.errors import EngineError, InvalidInput, MissingDependency
-from ragguard.text.secret_filter import strip_control_characters
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ragguard.parts.job import Executor, PartJob, PreparedJob
     from ragguard.storage.files.partfolder import PartCounts
 
@@ -56,15 +53,7 @@ def read_engine_args(text: str | None) -> dict[str, Any] | None:
     return arguments
 
 
-def score_in_parts(
-    inputs: Sequence[str],
-    job: PartJob,
-    executor: Executor,
-    console: Console,
-    *,
-    quiet: bool,
-    retry_failures: bool,
-) -> None:
+def score_in_parts(inputs: Sequence[str], job: PartJob, executor: Executor, *, retry_failures: bool) -> None:
     """Scores an input in parts and prints the result.
 
     Raises typer.Exit(1) where something is missing, and typer.Exit(130) after Ctrl-C.
@@ -74,13 +63,11 @@ def score_in_parts(
     prepared = prepare(inputs, job, workers=executor.workers, retry_failures=retry_failures)
     size, done = sum(part.end - part.start for part in prepared.parts.values()), prepared.before.bytes
     try:
-        with progress_bar(
-            console, progress_line(prepared), total=size, completed=done, quiet=quiet
-        ) as update:
+        with progress_bar(progress_line(prepared), total=size, completed=done) as update:
 
             def on_part(counts: PartCounts) -> None:
                 for line in counts.rejected_lines:
-                    console.print(strip_control_characters(line))
+                    say(line, error=True)
                 update(completed=done + prepared.now.bytes, description=progress_line(prepared))
 
             carry_out(prepared, executor, on_part)

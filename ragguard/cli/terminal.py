@@ -47,7 +47,7 @@ class Column:
 
 def say(text: str, *, error: bool = False) -> None:
     """Prints a text without control characters, as any part of it may come from outside."""
-    typer.echo(strip_control_characters(text), err=error)
+    print(strip_control_characters(text), file=sys.stderr if error else sys.stdout, flush=True)
 
 
 def refuse_together(*options: tuple[str, object]) -> None:
@@ -78,17 +78,12 @@ def screen() -> Console:
     return Console(highlight=False, width=None if known else DEFAULT_WIDTH)
 
 
-def notes() -> Console:
-    """Returns the console for progress and notes, beside the output proper."""
-    from rich.console import Console
-
-    return Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
-
-
 @contextmanager
 def work_status() -> Iterator[Callable[[str, int, int], None]]:
     """Shows in a terminal what is being done, and yields the function that is told it, and how much of it is done."""
-    with notes().status("") as status:
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as status:
         yield lambda what, done, of: status.update(f"{what}: {done:,} of {of:,}")
 
 
@@ -100,14 +95,14 @@ def reason_lines(reasons: Counter[str], whole: str) -> list[str]:
 
 
 @contextmanager
-def progress_bar(
-    console: Console, description: str, *, total: int | None, completed: int = 0, quiet: bool
-) -> Iterator[Callable[..., None]]:
-    """Shows a progress bar in a terminal, and yields the function that updates it."""
+def progress_bar(description: str, *, total: int | None, completed: int = 0) -> Iterator[Callable[..., None]]:
+    """Shows a progress bar in a terminal, beside the output proper, and yields the function that updates it."""
+    from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+    console = Console(stderr=True)
     columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as bar:
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(description, total=total, completed=completed)
         yield partial(bar.update, task)
 

@@ -23,7 +23,7 @@ from ragguard.analysis.page import write_html
 from ragguard.analysis.pairs import compare, questions_of
 from ragguard.analysis.wording import MISLEADS
 from ragguard.capture.snapshot import passages_of
-from ragguard.cli.terminal import notes, progress_bar, say, screen
+from ragguard.cli.terminal import progress_bar, say, screen
 from ragguard.client import RagGuard
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import choose, connect
@@ -104,7 +104,7 @@ def run(
         before: list[RunMeans] = []
         after: list[RunMeans] = []
         try:
-            with progress_bar(notes(), "", total=len(questions), quiet=False) as update:
+            with progress_bar("", total=len(questions)) as update:
                 for number, question in enumerate(questions, 1):
                     update(description=f"question {number} of {len(questions)}")
                     whole, means = _ask(rg, search, question, by_likelihood=local)

@@ -63,16 +63,16 @@ def test_saved_answer_is_shown_hop_by_hop_without_the_guard_and_with_it(shown):
 def test_stores_and_runs_of_the_demo_can_be_read(shown):
     _, out = shown
     runs = list(read_runs(out / "runs.jsonl"))
-    count = demo.COMPARED + 2 * demo.GUARDED
+    count = len(demo.COMPARED) + 2 * len(demo.GUARDED)
     assert len(runs) == count
     assert {len(run.steps) for run in runs} == {2}
     assert all(run.answer for run in runs)
-    assert sum(step.decision is not None for run in runs for step in run.steps) == 2 * demo.GUARDED
+    assert sum(step.decision is not None for run in runs for step in run.steps) == 2 * len(demo.GUARDED)
     done = CliRunner().invoke(app, ["report", str(out / "ragguard.db")])
     assert done.exit_code == 0
     assert f"{count} runs" in done.output
     done = CliRunner().invoke(app, ["compare", str(out / "worse-search.db"), str(out / "ragguard.db")])
-    assert done.output.startswith(f"Better on {demo.COMPARED} questions")
+    assert done.output.startswith(f"Better on {len(demo.COMPARED)} questions")
 
 
 def test_the_readmes_commands_run_one_after_the_other_behind_the_demo(shown, monkeypatch):
@@ -102,9 +102,7 @@ def test_a_place_that_cannot_hold_the_results_is_one_sentence(tmp_path, out):
     (tmp_path / "file").touch()
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / out)])
     assert done.exit_code == 2
-    assert re.fullmatch(
-        r"ragguard demo: .* cannot hold the results \(.+\); name a folder with --out\n", done.output
-    )
+    assert re.fullmatch(r"ragguard demo: .+/file.*; check the files and the disk\n", done.output)
 
 
 def test_demo_without_any_framework_says_what_to_install(tmp_path, monkeypatch):
@@ -117,8 +115,8 @@ def test_demo_without_any_framework_says_what_to_install(tmp_path, monkeypatch):
 
 def test_demo_with_one_framework_shows_that_one(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "FRAMEWORKS", {"LangGraph": "ragguard_langchain", "Other": "neither_this"})
-    monkeypatch.setattr(demo, "COMPARED", 1)
-    monkeypatch.setattr(demo, "GUARDED", 1)
+    monkeypatch.setattr(demo, "COMPARED", (114,))
+    monkeypatch.setattr(demo, "GUARDED", (68,))
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert "Other is not installed here" in done.output

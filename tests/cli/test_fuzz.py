@@ -110,7 +110,7 @@ def words(random_, files, target):
         likely = good or paths
         chosen += [option, random_.choice(likely if random_.random() < 0.8 else [*VALUES, *paths])]
     if command == "score":
-        chosen.append(random_.choice(["--dry-run", "--quiet"]))
+        chosen += random_.choice([["--dry-run"], []])
         if "--store" not in chosen:
             chosen += ["--store", str(target / "s.db")]
     return chosen

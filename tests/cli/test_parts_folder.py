@@ -37,7 +37,7 @@ def both(tmp_path_factory):
                 step.run_id, step.id = run.id, f"{run.id}-{step.index}"
         file = here / f"{name}.jsonl"
         write_runs(runs, file)
-        options = ("--engine", "nano", "--concurrency", "1", "--quiet")
+        options = ("--engine", "nano", "--concurrency", "1")
         call("score", file, "--store", here / f"{name}.db", *options)
         call("score", file, "--on", "processes:1", "--out", here / name, *options)
     return here

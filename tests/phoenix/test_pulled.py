@@ -45,7 +45,7 @@ def asked(url, what, **params):
 
 def score(url, *options):
     address = url.replace("http", "phoenix") + "/shop"
-    return CliRunner().invoke(app, ["score", address, "-e", "nano", "--scorers", "utility", "-q", *options])
+    return CliRunner().invoke(app, ["score", address, "-e", "nano", "--scorers", "utility", *options])
 
 
 def test_the_traces_of_a_project_are_scored_and_their_scores_written_back(project, tmp_path, monkeypatch):

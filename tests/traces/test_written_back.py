@@ -56,7 +56,7 @@ class Langfuse:
 
 
 def score(*arguments):
-    options = ["-e", "nano", "--scorers", "utility", "-q", "--write-back"]
+    options = ["-e", "nano", "--scorers", "utility", "--write-back"]
     return CliRunner().invoke(app, ["score", *arguments, *options])
 
 
