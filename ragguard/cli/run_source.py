@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,11 +10,10 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from ragguard.analysis.validation.fields import json_lines
 from ragguard.cli.terminal import progress_bar, say
-from ragguard.errors import InvalidInput, RunFormatError, StoreError
+from ragguard.errors import InvalidInput, RunFormatError
 from ragguard.records import Run
-from ragguard.runtime.arguments import references_of
-from ragguard.runtime.faults import why_unreadable
 from ragguard.scorers.evaluation import ReferenceTable, spelled, with_references
 from ragguard.storage.files.runfile import check_run_file, opened, read_lines
 from ragguard.storage.sqlite.database import is_store
@@ -47,9 +45,7 @@ class RunSource:
                 )
             since_time(since)
         self._files, self._since = files, since
-        self._given, self._references = references, ReferenceTable(references)
-        self._asked: set[str] = set()
-        """The ids and the questions of the runs, where there are references."""
+        self._references = ReferenceTable(references)
         self.rejected = 0
         self.seen = 0
         """How many runs were read."""
@@ -76,21 +72,9 @@ class RunSource:
                 self._position(before + position)
                 run = with_references(run, self._references)
                 self.seen += 1
-                if self._given:
-                    self._asked.update((run.id, spelled(run.question)))
                 self.referenced += bool(run.references)
                 yield run
             before += os.path.getsize(name) if os.path.isfile(name) else 0
-
-    def about_references(self) -> list[str]:
-        """Returns a sentence about runs that --references does not know, and one about what in it no run has asked."""
-        said = [about_references(self.referenced, self.seen)] if self.referenced < self.seen else []
-        unused = [name for name in self._given if not {name, spelled(name)} & self._asked]
-        if unused:
-            said.append(
-                f"{len(unused):,} of {len(self._given):,} references match no run, such as {unused[0]!r}"
-            )
-        return said
 
     def _of_traces(self, name: str) -> Iterator[tuple[Run, int]]:
         """Yields the runs in a file of spans, and says afterwards what of it was not understood."""
@@ -130,28 +114,19 @@ def read_references(path: Path) -> dict[str, list[str]]:
 
     Two lines with different answers to one question, or for one id, are an error.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path} could not be read ({why_unreadable(error)}); check the path") from error
     found: dict[str, list[str]] = {}
-    first: dict[str, tuple[int, list[str]]] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            data = json.loads(line)
-            name = str(data.get("id") or data["question"])
-            answers = references_of(data["references"]) or []
-            key = name if data.get("id") else spelled(name)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            allowed = '{"question": "...", "references": ["..."]}'
-            raise InvalidInput(f"{path}, line {number}", line[:60], allowed) from error
+    known: dict[str, list[str]] = {}
+    for line in json_lines(path):
+        run_id = line.text("id", default="")
+        name = run_id or line.text("question")
+        answers = list(line.texts("references"))
+        if "references" not in line.data:
+            raise line.wrong("references", None, "needed; it is missing")
+        before = known.setdefault(run_id or spelled(name), answers)
+        if before != answers:
+            allowed = f"{before}, the references of the same question or id in an earlier line"
+            raise line.wrong("references", answers, allowed)
         found[name] = answers
-        line_before, known = first.setdefault(key, (number, answers))
-        if known != answers:
-            allowed = f"{known}, the references of the same question or id in line {line_before}"
-            raise InvalidInput(f"{path}, line {number}", answers, allowed)
     return found
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragguard.cli.run_source import RunFiles, RunSource, read_references
+from ragguard.cli.run_source import RunFiles, RunSource, about_references, read_references
 from ragguard.cli.terminal import (
     EngineAddress,
     JudgeAddress,
@@ -186,8 +186,8 @@ def run(
     except KeyboardInterrupt:
         say(f"stopped; what is in {store} stays, and the same command goes on from there", error=True)
         raise typer.Exit(130) from None
-    if references is not None:
-        sentence += "".join(f"\n{one}" for one in source.about_references())
+    if references is not None and source.referenced < source.seen:
+        sentence += f"\n{about_references(source.referenced, source.seen)}"
     if not source.seen and not source.rejected and "-" not in files:
         raise InvalidInput("files", " ".join(files), "at least one run; there is none in them")
     if source.rejected:

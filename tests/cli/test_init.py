@@ -148,9 +148,7 @@ def test_tracer_that_takes_a_sink_has_it_in_the_lines_and_these_run(make, tracer
 
 
 def test_import_inside_a_function_is_found_and_a_dependency_alone_is_not(make):
-    make(
-        app_dot_py="def late():\n    import openinference.semconv\n", requirements_dot_txt="langchain\n"
-    )
+    make(app_dot_py="def late():\n    import openinference.semconv\n", requirements_dot_txt="langchain\n")
     done = init()
     assert "found OpenInference (app.py:2)" in done.output
     assert "no file imports LangChain" in done.output
