@@ -39,6 +39,7 @@ from ragguard.runtime.limiter import Limiter
 from ragguard.serve.ingest import Ingest
 from ragguard.serve.pages import LivePage, PrometheusPage
 from ragguard.serve.request_checks import (
+    PROTOBUF,
     Door,
     body_of,
     exported,
@@ -46,11 +47,11 @@ from ragguard.serve.request_checks import (
     json_of,
     kind_of,
     record_of,
-    spans_of,
 )
 from ragguard.storage.files.runfile import LONGEST_LINE, line_of, run_of_data
 from ragguard.text.secret_filter import logger
 from ragguard.traces.spool import BROKEN
+from ragguard.traces.trace_spans import packed_json, packed_protobuf
 
 _AT_ONCE = 4
 """The most bodies of spans that are read at once."""
@@ -169,9 +170,10 @@ class Endpoints:
     async def traces(self, request: Request) -> Response:
         """Takes spans: they are on the disk once the reply is sent."""
         kind, broken = kind_of(request), list[InvalidInput]()
+        read_body = packed_protobuf if kind == PROTOBUF else packed_json
         async with self._limit.admitted():
             body = await body_of(request)
-            refused = await self.ingest.take(lambda: spans_of(body, kind, broken))
+            refused = await self.ingest.take(lambda: read_body(body, broken))
         if broken:
             self.ingest.spool.counts[BROKEN] += len(broken)
             refused[f"{BROKEN}, such as {broken[0]}"] = len(broken)

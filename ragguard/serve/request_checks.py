@@ -7,7 +7,7 @@ import binascii
 import hmac
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
@@ -18,7 +18,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ragguard.errors import InvalidInput
 from ragguard.schema import read_record
 from ragguard.storage.files.runfile import json_of_line
-from ragguard.traces.trace_spans import PackedSpan, packed, packed_protobuf, spans_in
 
 T = TypeVar("T")
 
@@ -75,14 +74,6 @@ def record_of(kind: type[T], data: object) -> T:
         return read_record(kind, data)
     except InvalidInput as wrong:
         raise InvalidInput(wrong.argument or "the body", wrong.value, wrong.allowed) from wrong
-
-
-def spans_of(body: bytes, kind: str, broken: list[InvalidInput]) -> Iterable[PackedSpan]:
-    """Yields the spans in the body of an OTLP request of this content type, and adds the errors of broken ones to
-    `broken`; raises InvalidInput for a body that is none."""
-    if kind == PROTOBUF:
-        return packed_protobuf(body, broken)
-    return map(packed, spans_in(json_of_line(body), broken))
 
 
 def kind_of(request: Request) -> str:

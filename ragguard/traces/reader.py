@@ -19,7 +19,14 @@ from ragguard.storage.files.runfile import LONGEST_LINE, json_of_line, opened, r
 from ragguard.traces.pulled import SCHEMES, since_time, spans_at
 from ragguard.traces.runs import TracedRun, runs_of_trace
 from ragguard.traces.spool import Spool
-from ragguard.traces.trace_spans import TraceSpan, is_trace_data, packed, spans_in, spans_of_protobuf
+from ragguard.traces.trace_spans import (
+    PackedSpan,
+    TraceSpan,
+    is_trace_data,
+    packed,
+    packed_json,
+    packed_protobuf,
+)
 
 _MOST_NAMED = 100
 """The most lines that cannot be read that are named."""
@@ -30,7 +37,7 @@ _AT_ONCE = 1000
 class TracedRuns:
     """The runs of some traces, which can be iterated once; `counts` and `remarks` are about what was read so far."""
 
-    def __init__(self, spans: Callable[[TracedRuns], Iterator[TraceSpan]], *, rooted: bool = False) -> None:
+    def __init__(self, spans: Callable[[TracedRuns], Iterator[PackedSpan]], *, rooted: bool = False) -> None:
         self.counts: Counter[str] = Counter()
         """How many `spans`, `traces` and `runs` were read, and of how many spans and lines nothing was."""
         self.remarks: Counter[str] = Counter()
@@ -41,7 +48,7 @@ class TracedRuns:
         with closing(Spool()) as spool:
             spans = self._spans(self)
             while some := list(islice(spans, _AT_ONCE)):
-                refused = spool.add(map(packed, some))
+                refused = spool.add(some)
                 self.counts.update({"spans": len(some) - refused.total(), "spans rejected": refused.total()})
                 self.remarks.update(
                     {f"a span {reason} is not read": count for reason, count in refused.items()}
@@ -69,21 +76,17 @@ def read(source: str | Path | bytes | Iterable[TraceSpan], *, since: str = "") -
     """
     if isinstance(source, str) and source.startswith(SCHEMES):
         address, start = source, since_time(since) if since else None
-        return TracedRuns(lambda _: spans_at(address, start), rooted=start is not None)
+        return TracedRuns(lambda _: map(packed, spans_at(address, start)), rooted=start is not None)
     if since:
         raise InvalidInput("since", since, "nothing without an address such as phoenix://HOST/PROJECT")
     if isinstance(source, bytes):
-        body = source
-        if body.lstrip()[:1] == b"{":
-            return TracedRuns(lambda _: spans_in(json_of_line(body)))
-        return TracedRuns(lambda _: spans_of_protobuf(body))
+        body, read_body = source, packed_json if source.lstrip()[:1] == b"{" else packed_protobuf
+        return TracedRuns(lambda _: _unbroken(read_body, body))
     if isinstance(source, str | Path):
         path = source
         return TracedRuns(lambda reading: _spans_of_file(path, reading))
-    if not isinstance(source, Iterable):
-        raise InvalidInput("source", source, "a file, the body of an OTLP request, or spans")
     given = source
-    return TracedRuns(lambda _: iter(given))
+    return TracedRuns(lambda _: map(packed, given))
 
 
 def is_trace_file(path: str | Path) -> bool:
@@ -108,7 +111,17 @@ def _check_one_line(path: str | Path, first: bytes) -> None:
         raise InvalidInput("file", str(path), "JSON lines, one object a line, as `jq -c . FILE` writes them")
 
 
-def _spans_of_file(path: str | Path, reading: TracedRuns) -> Iterator[TraceSpan]:
+def _unbroken(
+    read_body: Callable[[bytes, list[InvalidInput]], Iterator[PackedSpan]], body: bytes
+) -> Iterator[PackedSpan]:
+    """Yields the spans of a body; raises InvalidInput at its end where one is broken."""
+    broken: list[InvalidInput] = []
+    yield from read_body(body, broken)
+    if broken:
+        raise broken[0]
+
+
+def _spans_of_file(path: str | Path, reading: TracedRuns) -> Iterator[PackedSpan]:
     with opened(path) as (file, _):
         for number, (raw, size) in enumerate(raw_lines(file, LONGEST_LINE), 1):
             if not raw.strip() and size <= LONGEST_LINE:
@@ -118,7 +131,7 @@ def _spans_of_file(path: str | Path, reading: TracedRuns) -> Iterator[TraceSpan]
             try:
                 if size > LONGEST_LINE:
                     raise InvalidInput("length", f"over {LONGEST_LINE} bytes", "shorter lines")
-                yield from spans_in(json_of_line(raw))
+                yield from _unbroken(packed_json, raw)
             except InvalidInput as problem:
                 reading.counts["lines rejected"] += 1
                 if reading.counts["lines rejected"] <= _MOST_NAMED:

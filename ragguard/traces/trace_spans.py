@@ -1,7 +1,7 @@
 """Spans, and how they are read from OTLP, from spans of Phoenix and from observations of Langfuse.
 
-for span in spans_in(json.loads(line)): ...           # a line of a file of traces, by whatever wrote it
-for span in spans_of_protobuf(body): ...              # the body of a request to /v1/traces; needs opentelemetry-proto
+for span in packed_json(line, broken): ...        # a line of a file of traces, by whatever wrote it
+for span in packed_protobuf(body, broken): ...    # the body of a request to /v1/traces; needs opentelemetry-proto
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.records import new_id
+from ragguard.storage.files.runfile import json_of_line
 from ragguard.telemetry.names import RUN_WHOLE
 
 Data: TypeAlias = Mapping[str, Any]
@@ -66,17 +67,20 @@ def is_trace_data(data: object) -> bool:
     return _reader_of(data) is not None
 
 
-def spans_in(data: object, broken: list[InvalidInput] | None = None) -> Iterator[TraceSpan]:
-    """Yields the spans of one object of such a file; raises InvalidInput for anything else, or, with `broken`, adds
-    there the error of each span of OTLP that is none."""
+def packed_json(body: bytes, broken: list[InvalidInput]) -> Iterator[PackedSpan]:
+    """Yields the spans of a line of such a file as a spool keeps them; raises InvalidInput for anything else.
+
+    The error of each span of OTLP that is none is added to `broken`.
+    """
+    data = json_of_line(body)
     reader = _reader_of(data)
     if reader is not None:
-        yield from reader(data, broken)
+        yield from map(packed, reader(data, broken))
     elif data != {}:
         raise InvalidInput("OTLP", data, 'an object with "resourceSpans"')
 
 
-def _reader_of(data: object) -> Callable[[Any, list[InvalidInput] | None], Iterable[TraceSpan]] | None:
+def _reader_of(data: object) -> Callable[[Any, list[InvalidInput]], Iterable[TraceSpan]] | None:
     """Returns what reads the spans of an object; None for an object without spans."""
     if not isinstance(data, Mapping):
         return None
@@ -148,7 +152,7 @@ def _ns(time: object) -> int:
     return int(at.timestamp() * 1_000_000) * 1000
 
 
-def _spans_of_otlp(data: Data, broken: list[InvalidInput] | None) -> Iterator[TraceSpan]:
+def _spans_of_otlp(data: Data, broken: list[InvalidInput]) -> Iterator[TraceSpan]:
     for resource in _objects(_of(data, "resourceSpans")):
         service = _service(_attributes(_object(resource.get("resource")).get("attributes")))
         for scope in _objects(_of(resource, "scopeSpans")):
@@ -156,10 +160,8 @@ def _spans_of_otlp(data: Data, broken: list[InvalidInput] | None) -> Iterator[Tr
                 try:
                     read = _span_of_otlp(span, service)
                 except (ValueError, TypeError, OverflowError, RecursionError) as error:
-                    wrong = InvalidInput("span", str(span.get("name")), f"a span of OTLP's JSON; {error}")
-                    if broken is None:
-                        raise wrong from error
-                    broken.append(wrong)
+                    allowed = f"a span of OTLP's JSON; {error}"
+                    broken.append(InvalidInput("span", str(span.get("name")), allowed))
                 else:
                     yield read
 
@@ -224,24 +226,30 @@ def _objects(value: object) -> Iterator[Data]:
     return (item for item in (value if isinstance(value, list) else ()) if isinstance(item, Mapping))
 
 
-def spans_of_protobuf(body: bytes) -> Iterator[TraceSpan]:
-    """Yields the spans of an OTLP request in protobuf; raises InvalidInput for anything else."""
-    return (_span_of_protobuf(span, service) for span, service in _protobuf_spans(body))
-
-
 def packed_protobuf(body: bytes, broken: list[InvalidInput]) -> Iterator[PackedSpan]:
     """Yields the spans of an OTLP request in protobuf as a spool keeps them; raises InvalidInput for anything else, and
     adds to `broken` the error of each span whose ids are none."""
-    for span, service in _protobuf_spans(body):
-        if len(span.trace_id) not in (0, 16) or len(span.span_id) not in (0, 8):
-            ids = f"traceId {span.trace_id.hex()}, spanId {span.span_id.hex()}"
-            broken.append(InvalidInput("span", span.name, f"ids of 16 and 8 bytes, not {ids}"))
-            continue
-        span.trace_id = span.trace_id or bytes.fromhex(new_id())
-        raw = span.SerializeToString()
-        whole = RUN_WHOLE.encode() in raw and any(pair.key == RUN_WHOLE for pair in span.attributes)
-        ended = bool(span.end_time_unix_nano and not span.parent_span_id)
-        yield PackedSpan(span.trace_id.hex(), ended, whole, json.dumps(service).encode() + b"\n" + raw)
+    try:
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    except ImportError as error:
+        raise MissingDependency("opentelemetry-proto", "OTLP in protobuf", "serve") from error
+    try:
+        request = ExportTraceServiceRequest.FromString(body)
+    except DecodeError as error:
+        raise InvalidInput("body", body[:40], "an OTLP request in protobuf") from error
+    for resource in request.resource_spans:
+        service = json.dumps(_service(_pairs(resource.resource.attributes))).encode()
+        for span in (span for scope in resource.scope_spans for span in scope.spans):
+            if len(span.trace_id) not in (0, 16) or len(span.span_id) not in (0, 8):
+                ids = f"traceId {span.trace_id.hex()}, spanId {span.span_id.hex()}"
+                broken.append(InvalidInput("span", span.name, f"ids of 16 and 8 bytes, not {ids}"))
+                continue
+            span.trace_id = span.trace_id or bytes.fromhex(new_id())
+            raw = span.SerializeToString()
+            whole = RUN_WHOLE.encode() in raw and any(pair.key == RUN_WHOLE for pair in span.attributes)
+            ended = bool(span.end_time_unix_nano and not span.parent_span_id)
+            yield PackedSpan(span.trace_id.hex(), ended, whole, service + b"\n" + raw)
 
 
 def packed(span: TraceSpan) -> PackedSpan:
@@ -261,22 +269,6 @@ def unpacked(body: str | bytes) -> TraceSpan:
     span = TraceSpan(*json.loads(body))
     span.events = [SpanEvent(*event) for event in span.events]
     return span
-
-
-def _protobuf_spans(body: bytes) -> Iterator[tuple[Any, str]]:
-    """Yields each span of a request with the name of its service."""
-    try:
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-    except ImportError as error:
-        raise MissingDependency("opentelemetry-proto", "OTLP in protobuf", "serve") from error
-    try:
-        request = ExportTraceServiceRequest.FromString(body)
-    except DecodeError as error:
-        raise InvalidInput("body", body[:40], "an OTLP request in protobuf") from error
-    for resource in request.resource_spans:
-        service = _service(_pairs(resource.resource.attributes))
-        yield from ((span, service) for scope in resource.scope_spans for span in scope.spans)
 
 
 def _span_of_protobuf(span: Any, service: str) -> TraceSpan:

@@ -13,7 +13,6 @@ from ragguard.errors import InvalidInput
 from ragguard.traces import read
 from ragguard.traces.pulled import server_of, since_time, spans_at
 from ragguard.traces.reader import is_trace_file
-from ragguard.traces.trace_spans import packed_protobuf, spans_of_protobuf, unpacked
 
 SPANS = [
     span(1, at=(1, 99), openinference__span__kind="CHAIN", input__value="Who?", output__value="Ada"),
@@ -77,9 +76,7 @@ def test_a_body_in_json_is_one_in_protobuf():
         for key, value in one.attributes.items():
             kind = "string_value" if isinstance(value, str) else "double_value"
             setattr(made.attributes.add(key=key).value, kind, value)
-    raw = request.SerializeToString()
-    assert [unpacked(one.body) for one in packed_protobuf(raw, [])] == list(spans_of_protobuf(raw))
-    (json_run,), (protobuf_run,) = read(body), read(raw)
+    (json_run,), (protobuf_run,) = read(body), read(request.SerializeToString())
     json_run.run.metadata.pop("service")
     assert json_run == protobuf_run
 
