@@ -31,7 +31,7 @@ from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Passage, Run, Score, ScoredRun
 from ragguard.runtime.arguments import whole_number
 from ragguard.runtime.per_process import PerProcess
-from ragguard.runtime.threads import in_daemon_thread, running_loop
+from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.evaluation import References
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.scorer import Scorer
@@ -339,7 +339,6 @@ class RagGuard:
 
     async def aflush(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as flush
         """Does what `flush` does, without blocking the event loop."""
-        running_loop("aflush()")
         return await in_daemon_thread(lambda: self.flush(timeout))
 
     def close(self, timeout: float = 10.0) -> Report:
@@ -354,7 +353,6 @@ class RagGuard:
 
     async def aclose(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as close
         """Does what `close` does, without blocking the event loop."""
-        running_loop("aclose()")
         return await in_daemon_thread(lambda: self.close(timeout))
 
     def __enter__(self) -> RagGuard:

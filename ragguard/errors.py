@@ -25,7 +25,6 @@
     ├── WorkerLost                       a process that scores parts has ended; another one tries its parts again
     ├── CalibrationError                 too few examples, or a calibration made with another engine
     ├── AdviceError                      no advice can be given about this run: it has ended, has no step …
-    ├── WrongEventLoop (RuntimeError)    awaited on a loop that is not asyncio's, such as trio's
     └── Closed                           used after close()
 
 A message says what was tried, what happened, and what to do about it. Foreign exceptions are
@@ -182,10 +181,6 @@ class CalibrationError(RagguardError):
 
 class AdviceError(RagguardError):
     """No advice can be given about this run: it has ended, was not sampled, or has no question or no step."""
-
-
-class WrongEventLoop(RagguardError, RuntimeError):
-    """An async call was awaited on an event loop that is not asyncio's."""
 
 
 class Closed(RagguardError):

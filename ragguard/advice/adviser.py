@@ -29,7 +29,7 @@ from ragguard.runtime.arguments import milliseconds
 from ragguard.runtime.deadline import seconds_left, until
 from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import WorkWindow, in_parallel
-from ragguard.runtime.threads import BackgroundLoop, running_loop
+from ragguard.runtime.threads import BackgroundLoop
 from ragguard.scorers.asker import ADVISING, SCORING, MeteredAsk
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.question import Ask
@@ -118,7 +118,6 @@ class Adviser:
             run: The run as it stands, or one that is being captured.
             budget_ms: How many milliseconds it may take.
         """
-        running_loop("aadvise()")
         return await self._advised(_AdviceCall(run, budget_ms))
 
     async def _advised(self, call: _AdviceCall) -> Advice:

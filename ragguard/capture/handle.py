@@ -19,11 +19,10 @@ from ragguard.capture.open_runs import CapturedRun
 from ragguard.capture.plain_steps import CurrentCall, framework_call
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_in, text_of
-from ragguard.errors import AdviceError, Closed, InvalidInput, WrongEventLoop
+from ragguard.errors import AdviceError, Closed, InvalidInput
 from ragguard.records import Passage, RetrievalStep, Run, Status, new_id
 from ragguard.runtime.arguments import references_of, texts_of
 from ragguard.runtime.faults import describe
-from ragguard.runtime.threads import running_loop
 
 Thumb: TypeAlias = Literal["up", "down"]
 _handles: ContextVar[tuple[RunHandle, ...]] = ContextVar("ragguard_runs", default=())
@@ -162,8 +161,7 @@ class RunHandle(CurrentCall):
 
     async def _acknowledged(self) -> None:
         if self._written is not None and self.sampled:
-            with suppress(WrongEventLoop):  # on trio's loop nobody can wait for an acknowledgement
-                running_loop("async with rg.run(...)")
+            with suppress(RuntimeError):  # no loop but asyncio's can wait for an acknowledgement
                 await self._written()
 
     async def aretrieved(self, query: str, passages: object, **more: Any) -> str:

@@ -31,7 +31,6 @@ from ragguard.errors import EngineRejected, EngineUnreachable, InvalidInput
 from ragguard.runtime.arguments import LARGEST, number_between, one_of, whole_number
 from ragguard.runtime.deadline import until
 from ragguard.runtime.per_process import PerProcess
-from ragguard.runtime.threads import running_loop
 
 T = TypeVar("T")
 
@@ -61,7 +60,6 @@ class Verbs(ABC):
         priority: int = 0,
     ) -> Samples:
         """Draws `n` answers to each prompt."""
-        running_loop("engine.sample()")
         whole_number("n", n, 1)
         whole_number("max_tokens", max_tokens, 1)
         number_between("temperature", temperature, 0, LARGEST, "0 (greedy) or more")
@@ -80,7 +78,6 @@ class Verbs(ABC):
         priority: int = 0,
     ) -> LabelProbs:
         """Returns the probability of each label as what follows each prompt."""
-        running_loop("engine.label_probs()")
         names = as_labels(labels)
         if mode is not None:
             one_of("mode", mode, get_args(LabelMode))
@@ -99,7 +96,6 @@ class Verbs(ABC):
 
         Raises EngineRejected where the model's server does not show them.
         """
-        running_loop("engine.continuations()")
         asked = as_continued(prompts, texts)
         flat = tuple(prompt for row in asked for prompt in row)
         request = ContinuationRequest(flat, deadline=deadline, priority=priority)

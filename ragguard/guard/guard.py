@@ -27,7 +27,6 @@ from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import (
     EngineProtocolError,
-    EngineTimeout,
     InvalidInput,
     ProbeFailed,
     PromptTooLong,
@@ -253,7 +252,6 @@ class DistractorGuard:
         """Returns the judgements, or the outcome where they are late; raises what the engine raises."""
         here = self._here.get()
         attempt = here.breaker.enter()
-        late = None
         try:
             judged = await self._in_time(here.judge.judged(query, call), call.deadline)
             if judged is not None:
@@ -284,20 +282,15 @@ class DistractorGuard:
         task = asyncio.ensure_future(judging)
         try:
             await asyncio.wait({task}, timeout=left)
-            if task.done():
-                return task.result()
-            return None
-        except EngineTimeout:
-            return None
+            return task.result() if task.done() else None
         except asyncio.CancelledError as error:
             if not task.cancelled():
                 raise
             raise EngineProtocolError("the engine broke the call off") from error
-        except (SystemExit, KeyboardInterrupt) as error:
-            raise EngineProtocolError(describe(error)) from error
         finally:
             if not task.done():
-                task.add_done_callback(_retrieve)
+                # Nobody waits for its error any more, which asyncio would report where it is not looked at.
+                task.add_done_callback(lambda late: late.cancelled() or late.exception())
                 # In the loop's next turn: other calls whose budgets are over must not wait for this one.
                 task.get_loop().call_soon(task.cancel)
             del task  # the task, its error and this frame would hold each other
@@ -372,9 +365,3 @@ def _given_passages(given: Sequence[Any]) -> list[Passage]:
         if not isinstance(passage, Passage) or not isinstance(passage.text, str):
             raise InvalidInput("passages", passage, allowed)
     return passages
-
-
-def _retrieve(task: asyncio.Task[list[Judged]]) -> None:
-    """Reads the error of a call that nobody waits for any more, so that asyncio does not report it."""
-    if not task.cancelled():
-        task.exception()

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from ragguard.errors import InvalidInput, shown_apart
+from ragguard.errors import shown_apart
 from ragguard.records import Passage
+from ragguard.runtime.arguments import number_between, whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,7 @@ class UtilityThreshold:
     needs_utility = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.threshold, int | float) or not -1 <= self.threshold <= 1:
-            raise InvalidInput("threshold", self.threshold, "a utility in [-1, 1]; -1 drops nothing")
+        number_between("threshold", self.threshold, -1, 1, "a utility in [-1, 1]; -1 drops nothing")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
         return {
@@ -88,8 +88,7 @@ class HelpThreshold:
     needs_utility = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.threshold, int | float) or not 0 <= self.threshold <= 1:
-            raise InvalidInput("threshold", self.threshold, "a probability in [0, 1]; 0 drops nothing")
+        number_between("threshold", self.threshold, 0, 1, "a probability in [0, 1]; 0 drops nothing")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
         return {
@@ -108,8 +107,7 @@ class TopUtility:
     needs_utility = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.k, int) or self.k < 1:
-            raise InvalidInput("k", self.k, "a whole number, 1 or more")
+        whole_number("k", self.k, 1)
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
         """Drops all passages but the k of the highest utility; equal utilities keep the retriever's order."""
@@ -137,11 +135,6 @@ def choose(policies: Sequence[Policy], judged: Sequence[Judged], min_keep: int) 
     for position, _ in best[: max(0, min_keep - len(left))]:
         del reasons[position]
     return reasons
-
-
-def names_of(policies: Sequence[Policy]) -> str:
-    """Returns the names of the policies' classes."""
-    return ", ".join(type(policy).__name__ for policy in policies)
 
 
 def _within(p: float) -> float:

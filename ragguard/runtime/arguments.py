@@ -67,16 +67,10 @@ def milliseconds(argument: str, value: object) -> float:
 
 def file_path(argument: str, value: object) -> Path:
     """Returns the path of a file that is given as a text or a path."""
-    try:
-        text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
-        path = Path(text) if text and "\0" not in text else None
-    except Exception as error:
-        raise InvalidInput(argument, value, "the path of a file") from error
-    if path is None:
-        raise InvalidInput(argument, value, "the path of a file")
-    if text == ":memory:":
-        raise InvalidInput(argument, value, "the path of a file, or None, which keeps everything in memory")
-    return path
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+    if not text or "\0" in text or text == ":memory:":
+        raise InvalidInput(argument, value, "the path of a file; None keeps everything in memory")
+    return Path(text)
 
 
 def output_path(argument: str, value: object) -> Path:

@@ -22,7 +22,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-from ragguard.errors import InvalidInput, WrongEventLoop
+from ragguard.errors import InvalidInput
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.per_process import PerProcess
 
@@ -189,12 +189,7 @@ class BackgroundLoop:
 
     async def within(self, work: Coroutine[Any, Any, T]) -> T:
         """Returns the coroutine's result, awaited on another loop; cancelling the caller cancels the work."""
-        try:
-            here = running_loop("an async call of ragguard")
-        except WrongEventLoop:
-            work.close()
-            raise
-        if here is self._here.get().loop:
+        if asyncio.get_running_loop() is self._here.get().loop:
             return await work
         future = self.submit(work)
         try:
@@ -257,16 +252,3 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
         task.cancel()
     if tasks:
         loop.run_until_complete(asyncio.wait(tasks, timeout=_END_SECONDS))
-
-
-def running_loop(call: str) -> asyncio.AbstractEventLoop:
-    """Returns the running asyncio loop; raises WrongEventLoop where the caller runs on another one, such as trio's."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        pass
-    raise WrongEventLoop(
-        f"{call} needs asyncio's event loop, and none runs here: trio's is not supported. Call the sync form in a "
-        "thread (await trio.to_thread.run_sync(rg.flush)), or run this call on a loop of its own there "
-        "(trio.to_thread.run_sync(lambda: asyncio.run(...)))"
-    )

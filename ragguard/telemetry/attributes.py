@@ -9,7 +9,8 @@ from ragguard.capture.events import CALLER_ID
 from ragguard.records import K_ERROR, Advice, Decision, Failure, Passage, RetrievalStep, Run, Score, Usage
 from ragguard.scorers.explanation import Explanation
 from ragguard.telemetry import names as n
-from ragguard.telemetry.values import Attributes, Content, Value, identifier, plain
+from ragguard.telemetry.values import Attributes, Content, Value, identifier
+from ragguard.text.plain import plain_metadata
 
 Event = tuple[str, dict[str, Value]]
 MOST = 128
@@ -57,7 +58,7 @@ class Writer:
             name = f"retrieval.documents.{index}.document"
             if with_text:
                 if passage.metadata:
-                    span.add_json(f"{name}.metadata", plain(passage.metadata))
+                    span.add_json(f"{name}.metadata", plain_metadata(passage.metadata))
                 span.add(f"{name}.content", passage.text)
             span.add(f"{name}.score", passage.score)
             span.add(f"{name}.id", passage_id(passage))

@@ -11,7 +11,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
-from typing import TypeVar
 
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter
 
@@ -21,19 +20,17 @@ from ragguard.telemetry import names as n
 from ragguard.telemetry.attributes import score_name
 from ragguard.telemetry.values import identifier
 
-T = TypeVar("T")
-
 
 class Instruments:
     """Records scored runs as OpenTelemetry metrics."""
 
     def __init__(self, meter: Meter) -> None:
-        self._score = _made(meter.create_histogram, "ragguard.evaluation.score")
-        self._duration = _made(meter.create_histogram, "ragguard.evaluation.duration")
-        self._guard = _made(meter.create_histogram, "ragguard.guard.duration")
-        self._failures = _made(meter.create_counter, "ragguard.evaluation.failures")
-        self._tokens = _made(meter.create_counter, "ragguard.usage.tokens")
-        self._requests = _made(meter.create_counter, "ragguard.usage.requests")
+        self._score = meter.create_histogram(*_described("ragguard.evaluation.score"))
+        self._duration = meter.create_histogram(*_described("ragguard.evaluation.duration"))
+        self._guard = meter.create_histogram(*_described("ragguard.guard.duration"))
+        self._failures = meter.create_counter(*_described("ragguard.evaluation.failures"))
+        self._tokens = meter.create_counter(*_described("ragguard.usage.tokens"))
+        self._requests = meter.create_counter(*_described("ragguard.usage.requests"))
 
     def record(self, scored: ScoredRun) -> None:
         """Adds one scored run to all metrics."""
@@ -69,10 +66,10 @@ class Instruments:
             self._requests.add(usage.requests, {"model": model})
 
 
-def _made(create: Callable[[str, str, str], T], name: str) -> T:
-    """Returns the instrument of this name, with its unit and its meaning."""
+def _described(name: str) -> tuple[str, str, str]:
+    """Returns the name of an instrument, its unit and its meaning."""
     _, unit, meaning = n.METRICS[name]
-    return create(name, unit, meaning)
+    return name, unit, meaning
 
 
 _numbers = count(1)
@@ -95,10 +92,10 @@ class BacklogGauge:
             return
         self._made = True
         meter = get_meter("ragguard", __version__, self._provider, attributes={n.SINK: self._number})
-        _, unit, meaning = n.METRICS["ragguard.queue.depth"]
-        meter.create_observable_gauge("ragguard.queue.depth", [self._observe_waiting], unit, meaning)
-        _, unit, meaning = n.METRICS["ragguard.dropped"]
-        meter.create_observable_counter("ragguard.dropped", [self._observe_lost], unit, meaning)
+        name, *about = _described("ragguard.queue.depth")
+        meter.create_observable_gauge(name, [self._observe_waiting], *about)
+        name, *about = _described("ragguard.dropped")
+        meter.create_observable_counter(name, [self._observe_lost], *about)
 
     def close(self) -> None:
         """Ends the report of waiting runs, and lets go of the RagGuards; lost runs stay counted."""

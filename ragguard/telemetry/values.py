@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ragguard.errors import InvalidInput
-from ragguard.text.plain import plain_metadata
 
 Scalar: TypeAlias = str | bool | int | float
 Value: TypeAlias = Scalar | list[str] | list[bool] | list[int] | list[float]
@@ -48,11 +46,10 @@ class Attributes:
     def add_json(self, name: str, value: Any) -> None:
         """Adds a nested value as JSON text; cut as a whole, never in the middle."""
         try:
-            text = json.dumps(value, ensure_ascii=False, default=_as_plain, allow_nan=False)
-        except Exception:  # noqa: BLE001 - metadata is the user's, and may raise anything when it is read
-            self.skipped += 1
-            return
-        if len(text) > TEXT:
+            text = json.dumps(value, ensure_ascii=False, default=float, allow_nan=False)  # NumPy's numbers
+        except ValueError:  # a NaN
+            text = None
+        if text is None or len(text) > TEXT:
             self.skipped += 1
         else:
             self.add(name, text)
@@ -93,16 +90,6 @@ def text(value: str, limit: int) -> str:
 def identifier(value: object) -> str:
     """Returns an id as text, whatever type a framework gave it."""
     return text(value if isinstance(value, str) else str(value), 256)
-
-
-def plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns metadata as JSON can hold it, bounded, with keys as text."""
-    return {identifier(key): value for key, value in plain_metadata(metadata).items()}
-
-
-def _as_plain(value: Any) -> Any:
-    """Returns a value that JSON does not know: a scalar of NumPy as a number, anything else as its text."""
-    return value.item() if getattr(value, "ndim", None) == 0 else str(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import string
 import tomllib
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib.resources import files
 from itertools import product
 
@@ -47,13 +47,6 @@ class Language:
     """Phrases with which an abstention of one clause ends, such as "is not mentioned"."""
     sources: tuple[str, ...] = ()
     """Words that may follow such an ending: names of the sources, such as "passages"."""
-
-    def __repr__(self) -> str:
-        """Returns `ENGLISH` for what ships, whose words fill pages, else the fields that are declared."""
-        if self == ENGLISH:
-            return "ENGLISH"
-        declared = ((one.name, getattr(self, one.name)) for one in fields(self))
-        return f"Language({', '.join(f'{name}={words!r}' for name, words in declared if words)})"
 
 
 def _read(name: str) -> Language:

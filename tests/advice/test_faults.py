@@ -11,7 +11,7 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard
 from ragguard.advice.adviser import AdviceAdmission
-from ragguard.errors import BudgetExceeded, EngineRejected, EngineUnreachable, WrongEventLoop
+from ragguard.errors import BudgetExceeded, EngineRejected, EngineUnreachable
 from ragguard.service.service import SCORER
 
 QUESTION, LONG = "Who founded Norvik Mills?", 60_000
@@ -119,14 +119,6 @@ def test_on_its_own_thread_it_does_not_wait_for_itself():
         advice = SCORER.run(inside())
     assert (advice.action, advice.status) == ("continue", "error")
     assert "await the async form" in advice.reasons[0]
-
-
-def test_a_loop_that_is_not_asyncios_is_an_error_of_the_caller():
-    with RagGuard(ScriptedEngine(label=says), store=None, scorers=()) as rg, rg.run(QUESTION) as run:
-        run.retrieved(QUESTION, PASSAGES)
-        asking = run.aadvise(LONG)
-        with pytest.raises(WrongEventLoop):
-            asking.send(None)
 
 
 async def test_calls_beyond_those_that_can_be_judged_in_time_go_on_and_later_ones_are_judged(monkeypatch):

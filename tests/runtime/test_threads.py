@@ -7,8 +7,8 @@ from concurrent.futures import CancelledError
 import pytest
 from support.child import in_child
 
-from ragguard import Passage, RagGuard, Run, connect
-from ragguard.errors import InvalidInput, WrongEventLoop
+from ragguard import Passage, RagGuard
+from ragguard.errors import InvalidInput
 from ragguard.runtime import threads
 from ragguard.runtime.threads import BackgroundLoop, DaemonThreads
 
@@ -139,29 +139,6 @@ def drive(coroutine):
             coroutine.send(None)
     except StopIteration as done:
         return done.value
-
-
-@pytest.fixture
-def rg():
-    rg = RagGuard("nano", store=None, scorers=())
-    yield rg
-    rg.close(2.0)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda rg: rg.score(Run(question="who?")),
-        lambda rg: rg.score(Run(question="who?"), dry_run=True),
-        lambda rg: rg.aflush(1),
-        lambda rg: rg.aclose(1),
-        lambda rg: connect("nano").sample(["Who?"]),
-        lambda rg: connect("nano").label_probs(["Who?"], ["A", "B"]),
-    ],
-)
-def test_call_under_another_event_loop_names_the_way_out(rg, call):
-    with pytest.raises(WrongEventLoop, match=r"asyncio.*trio\.to_thread"):
-        drive(call(rg))
 
 
 @pytest.mark.parametrize("durability", ["fast", "full"])
