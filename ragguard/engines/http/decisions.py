@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -24,7 +25,7 @@ from ragguard.engines.http.replies import optional, unexpected, usage_of
 from ragguard.engines.labels import LabelRequest
 from ragguard.engines.requests import Reply, Request, Value
 from ragguard.engines.truncation import asked_shorter
-from ragguard.errors import EngineError, EngineOverloaded, EngineProtocolError, EngineRejected, UnfitText
+from ragguard.errors import EngineError, EngineProtocolError, EngineRejected, UnfitText
 from ragguard.records import Usage
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.limiter import in_parallel
@@ -73,11 +74,10 @@ class TypedQuestion:
         """A name made from the question's content alone: some servers show it to their model, so it must not vary."""
         return "q" + hashlib.sha256(repr(self).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
-    def options(self, label: str, meaning: str) -> list[dict[str, str]]:
-        """Returns the options of a choice as objects, under the names that a form has for a label and its meaning."""
-        meanings = self.criteria or ("",) * len(self.labels)
-        pairs = zip(self.labels, meanings, strict=True)
-        return [{label: name} | ({meaning: said} if said else {}) for name, said in pairs]
+    @property
+    def meanings(self) -> dict[str, str | None]:
+        """The meaning of each label; None where it is not known."""
+        return {label: said or None for label, said in zip_longest(self.labels, self.criteria)}
 
 
 def typed(prompt: Prompt, labels: tuple[str, ...]) -> tuple[Prompt, TypedQuestion]:
@@ -108,13 +108,14 @@ Questions: TypeAlias = Sequence[TypedQuestion]
 
 
 def _system_one(model: str, state: str, questions: Questions) -> dict[str, Any]:
-    asked = {}
-    for one in questions:
-        if one.kind == "score":
-            criteria: object = list(one.names)
-        else:
-            criteria = {option["label"]: option.get("is") for option in one.options("label", "is")}
-        asked[one.id] = {"type": one.kind, "instructions": one.instructions, "criteria": criteria}
+    asked = {
+        one.id: {
+            "type": one.kind,
+            "instructions": one.instructions,
+            "criteria": list(one.names) if one.kind == "score" else one.meanings,
+        }
+        for one in questions
+    }
     return {"model": model, "state": state, "questions": asked}
 
 
@@ -128,7 +129,8 @@ def _listed(
         if one.kind == "score":
             options = {"levels": [level(said) for said in one.names]}
         else:
-            options = {choices: one.options(label, "description")}
+            known = one.meanings.items()
+            options = {choices: [{label: x} | ({"description": said} if said else {}) for x, said in known]}
         asked.append({name: one.id, text: one.instructions, "type": one.kind, **options})
     return asked
 
@@ -144,19 +146,21 @@ def _sglang(model: str, state: str, questions: Questions) -> dict[str, Any]:
 
 
 class Wire(NamedTuple):
-    """A form of decision servers: where a request goes, and what it holds."""
+    """A form of decision servers: the scheme of addresses that names it, and what a request holds."""
 
+    scheme: str
+    """`systemone` or `decisions`; also the path under the server's address."""
     name: str
-    path: str
     body: Callable[[str, str, Questions], dict[str, Any]]
     """Builds the body of a request from the model's name, the text of the state, and the questions."""
 
 
-WIRES: Mapping[str, tuple[Wire, ...]] = {
-    "systemone": (Wire("systemone", "/systemone", _system_one),),
-    "decisions": (Wire("openai", "/decisions", _openai), Wire("sglang", "/decisions", _sglang)),
-}
-"""The forms that are tried, in this order, for an address with the scheme `systemone:` or `decisions:`."""
+WIRES = (
+    Wire("systemone", "systemone", _system_one),
+    Wire("decisions", "openai", _openai),
+    Wire("decisions", "sglang", _sglang),
+)
+"""The forms that are known, in the order in which they are tried."""
 
 
 def read_answers(reply: Any, questions: Questions, url: str) -> list[tuple[float, ...]]:
@@ -222,26 +226,30 @@ class DecisionModel:
 
     info: EngineInfo
     decide: Decide
+    reader: FoundModel | None = None
+    """The model that answers everything but typed questions; None where the model judges alone."""
 
     @classmethod
     def named(
-        cls, model: str, fingerprint: str, location: str, decide: Decide, notes: tuple[str, ...] = ()
+        cls, model: str, form: str, location: str, decide: Decide, notes: Sequence[str] = (), *abilities: str
     ) -> DecisionModel:
-        """Returns a decision model with its description."""
+        """Returns a model that judges alone, with its description."""
         info = EngineInfo(
             model=model,
             kind="decisions",
-            fingerprint=f"decisions/{fingerprint}/{FORM}",
+            fingerprint=f"decisions/{form}/{FORM}",
             prompts="decisions",
-            capabilities=frozenset({"exact_labels", "decisions"}),
+            capabilities=frozenset({"exact_labels", "decisions", *abilities}),
             location=location,
-            notes=notes,
+            notes=tuple(notes),
         )
         return cls(info, decide)
 
     async def answer(self, request: Request) -> Reply:
         """Answers with the probability of each label; of a typed question, of its own labels, and 0 for the others.
-        Refuses all else: nothing is written, and only options have probabilities."""
+        Without a reader all else is refused: nothing is written, and only options have probabilities."""
+        if self.reader is not None and not request.is_typed(self.info):
+            return await self.reader.answer(request)
         if not isinstance(request, LabelRequest) or len(request.labels) == 1:
             raise EngineRejected(
                 f"{self.info.model} at {self.info.location} answers typed questions and neither writes nor abstains, "
@@ -280,28 +288,33 @@ async def _decide(
     client: HttpClient, wire: Wire, model: str, state: str, questions: Questions, deadline: float | None
 ) -> Decided:
     try:
-        reply = await client.ask(wire.path, wire.body(model, state, questions), deadline=deadline)
+        reply = await client.ask(f"/{wire.scheme}", wire.body(model, state, questions), deadline=deadline)
     except EngineRejected as error:
         if error.status == 400 and _REFUSED.search(str(error)):
             raise UnfitText(f"the server declined to judge a text: {error}") from error
         raise
-    url = f"POST {client.address.base}{wire.path}"
+    url = f"POST {client.address.base}/{wire.scheme}"
     return read_answers(reply, questions, url), usage_of(reply, len(questions))
 
 
-async def find_decisions(
-    client: HttpClient, served: ServedModel, wires: Sequence[Wire]
-) -> DecisionModel | list[str]:
-    """Asks one question in each form until the server answers; returns the model, or what was said to each form."""
+_NO_SUCH_FORM = frozenset({400, 404, 405, 415, 422, 501})
+"""The statuses with which a server refuses a form that it does not know."""
+
+
+async def find_decisions(client: HttpClient, served: ServedModel, scheme: str) -> DecisionModel:
+    """Asks one question in each form of a scheme, or of all schemes where it is empty, until the server answers.
+
+    Raises EngineRejected with the status 501, and with what the server said to each form, where it answers in none.
+    """
     base, faults = client.address.base, list[str]()
     server = hashlib.sha256(base.encode()).hexdigest()[:12]
     trial = TypedQuestion("Does the text name a town?", ("yes", "no"), ("it names one", "it names none"))
-    for wire in wires:
+    for wire in (wire for wire in WIRES if scheme in ("", wire.scheme)):
         decide = partial(_decide, client, wire, served.id)
         try:
             (answer,), _ = await decide("Oslo is a town.", [trial], None)
-        except (EngineRejected, EngineOverloaded) as error:
-            if error.status not in (400, 404, 405, 415, 422, 501):
+        except EngineRejected as error:
+            if error.status not in _NO_SUCH_FORM:
                 raise
             faults.append(str(error))
             continue
@@ -310,38 +323,13 @@ async def find_decisions(
             notes.append(
                 f"published price: ${price:.2f} for a million tokens read: Price(prompt={price}, output=0)"
             )
-        name = f"{wire.name}/{served.id}/{server}"
-        found = DecisionModel.named(served.id, name, base, decide, tuple(notes))
-        if sum(answer) < 1 - _EXACTLY:
-            can = found.info.capabilities | {"label_mass"}
-            found = replace(found, info=replace(found.info, capabilities=can))
-        return found
-    return faults
-
-
-async def look_at_decisions(client: HttpClient, served: ServedModel, scheme: str) -> DecisionModel:
-    """Returns the model that judges in a form of a scheme. Raises EngineRejected, with what the server said to each
-    form, where it answers in none."""
-    found = await find_decisions(client, served, WIRES[scheme])
-    if isinstance(found, DecisionModel):
-        return found
+        form, abilities = f"{wire.name}/{served.id}/{server}", ["label_mass"] * (sum(answer) < 1 - _EXACTLY)
+        return DecisionModel.named(served.id, form, base, decide, notes, *abilities)
     raise EngineRejected(
-        f"{client.address.base} does not answer typed questions in the form of {scheme}: {'; '.join(found)}; give the "
-        f"same server without `{scheme}:`, so that it is asked for labels, if it shows log-probabilities"
+        f"{base} does not answer typed questions in the form of {scheme}: {'; '.join(faults)}; give the same server "
+        f"without `{scheme}:`, so that it is asked for labels, if it shows log-probabilities",
+        status=501,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderAndJudge:
-    """A `FoundModel` of a server that has both: it reads by chat completions and judges by typed questions."""
-
-    reader: FoundModel
-    judge: DecisionModel
-    info: EngineInfo
-
-    async def answer(self, request: Request) -> Reply:
-        """Has the judge answer typed questions, and the reader everything else."""
-        return await (self.judge if request.is_typed(self.info) else self.reader).answer(request)
 
 
 async def with_decisions(reader: ChatModel, client: HttpClient, served: ServedModel) -> FoundModel:
@@ -353,14 +341,14 @@ async def with_decisions(reader: ChatModel, client: HttpClient, served: ServedMo
     """
     base, info = client.address.base, reader.info
     try:
-        judge = await find_decisions(client, served, [wire for some in WIRES.values() for wire in some])
+        judge = await find_decisions(client, served, "")
     except EngineProtocolError:  # something answers there, and not typed questions
         return reader
     except EngineError as error:
+        if isinstance(error, EngineRejected) and error.status == 501:
+            return reader
         unknown = f"labels judge: whether the server answers typed questions could not be found out ({error})"
         return replace(reader, info=replace(info, notes=(*info.notes, unknown)))
-    if isinstance(judge, list):
-        return reader
     tells_mass = judge.info.capabilities & {"label_mass"}
     if "top_logprobs" in info.capabilities and not tells_mass:
         return reader
@@ -377,4 +365,4 @@ async def with_decisions(reader: ChatModel, client: HttpClient, served: ServedMo
         capabilities=info.capabilities | {"typed_questions"} | tells_mass,
         notes=(*info.notes, said),
     )
-    return ReaderAndJudge(reader, judge, both)
+    return replace(judge, info=both, reader=reader)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ragguard.engines.engine import FoundModel, ModelEngine
-from ragguard.engines.http.decisions import WIRES, look_at_decisions, with_decisions
+from ragguard.engines.http.decisions import find_decisions, with_decisions
 from ragguard.engines.http.http_client import HttpClient, served_model
 from ragguard.engines.http.openai import ChatModel, look_at_chat
 from ragguard.engines.http.vllm import look_at_vllm
@@ -43,7 +43,7 @@ class ServerEngine(ModelEngine):
         super().__init__()
         self._client = HttpClient(url, api_key, timeout_s, headers)
         self._wanted = model or self._client.address.model
-        self._by, self.only_judges = by, by in WIRES
+        self._by, self.only_judges = by, by in ("systemone", "decisions")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._client.address.base!r}, model={self._wanted!r})"
@@ -56,7 +56,7 @@ class ServerEngine(ModelEngine):
         """Finds out what the server serves, and how it is best asked."""
         served = await served_model(self._client, self._wanted)
         if self.only_judges:
-            return await look_at_decisions(self._client, served, self._by)
+            return await find_decisions(self._client, served, self._by)
         notes: tuple[str, ...] = ()
         if served.owner == "vllm":
             try:
