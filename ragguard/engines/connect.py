@@ -74,7 +74,10 @@ def connect(
     account = Account.of(budget)
     if cache is not None:
         output_path("cache", cache)
-    _check_engine_args(engine, engine_args)
+    in_process = isinstance(engine, str) and engine.strip().startswith("vllm:")
+    if engine_args and not (in_process and isinstance(engine_args, Mapping)):
+        allowed = "a mapping, such as {'max_model_len': 8192}; only vllm:MODEL takes them"
+        raise InvalidInput("engine_args", engine_args, allowed)
     if isinstance(engine, Layer):
         return Budget(engine, account) if account else engine
 
@@ -165,14 +168,6 @@ def open_engine(
 
             return HfEngine(name)
     raise UnknownName("engine", without_secrets(engine), SCHEMES)
-
-
-def _check_engine_args(engine: str | Engine, given: Mapping[str, Any] | None) -> None:
-    """Refuses engine arguments for an engine that does not take any."""
-    if given is not None and not isinstance(given, Mapping):
-        raise InvalidInput("engine_args", given, "a mapping, such as {'max_model_len': 8192}")
-    if given and not (isinstance(engine, str) and engine.strip().startswith("vllm:")):
-        raise InvalidInput("engine_args", given, "nothing, as only vllm:MODEL takes them")
 
 
 AUTO = "auto"

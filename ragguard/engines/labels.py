@@ -80,9 +80,6 @@ class LabelRequest(Request):
     def stem(self, info: EngineInfo) -> str:
         return f"{info.fingerprint} label_probs {self.mode or info.mode} {self.mode is None} {self.labels!r}"
 
-    def weight(self, value: Value) -> int:
-        return len(self.labels)
-
     def read(self, probs: LabelProbs) -> Reply:
         """Returns the values of an engine's answer."""
         size = len(probs.p)
@@ -178,13 +175,10 @@ def colliding(ids: Sequence[Sequence[int]]) -> bool:
 
 def checked_logprob(value: Any) -> float:
     """Returns a valid log-probability: rounding above 0 is cut, −inf is a probability of 0."""
-    try:
-        found = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
-    except OverflowError:  # an integer of hundreds of digits
-        found = math.nan
-    if math.isnan(found) or found > 1e-3:
+    # Said this way round, since no comparison holds of a NaN.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 1e-3:
         raise EngineProtocolError(f"the model gave {value!r:.80} as a log-probability")
-    return min(0.0, found)
+    return min(0.0, float(value))
 
 
 def upper_bound(listed: Iterable[float]) -> float:

@@ -11,6 +11,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Self, TypeAlias
 
 from ragguard.engines.base import Engine, EngineInfo, Prompt, Sample, Samples
@@ -72,10 +73,6 @@ class Request(ABC):
     def stem(self, info: EngineInfo) -> str:
         """Returns everything that a prompt's answer depends on, but the prompt."""
 
-    @abstractmethod
-    def weight(self, value: Value) -> int:
-        """Returns the memory that a value takes, as the number of label probabilities that take as much."""
-
     def about(self, prompts: Sequence[Prompt]) -> Self:
         """Returns the same request about other prompts."""
         return replace(self, prompts=tuple(prompts))
@@ -86,23 +83,19 @@ class Request(ABC):
         return replace(self, prompts=(), deadline=None)
 
     def joined(self, others: Sequence[Request]) -> Self:
-        """Returns one request about the prompts of this request and of others of its group; equal ones are asked once
-        where they have one answer."""
+        """Returns one request about the prompts of this request and of others of its group, in this order."""
         requests: list[Request] = [self, *others]
+        prompts = tuple(prompt for request in requests for prompt in request.prompts)
         deadlines = [request.deadline for request in requests if request.deadline is not None]
-        prompts = [prompt for request in requests for prompt in request.prompts]
         return replace(
-            self,
-            prompts=tuple(dict.fromkeys(prompts) if self.repeatable else prompts),
-            deadline=max(deadlines) if len(deadlines) == len(requests) else None,
+            self, prompts=prompts, deadline=max(deadlines) if len(deadlines) == len(requests) else None
         )
 
     def shares(self, reply: Reply, requests: Sequence[Request]) -> list[Reply]:
         """Returns the parts of the reply to this request that answer the requests of which it was made."""
-        value_of, values, found = dict(zip(self.prompts, reply.values, strict=True)), iter(reply.values), []
-        sizes = [len(request.prompts) for request in requests]
+        found, values, sizes = [], iter(reply.values), [len(request.prompts) for request in requests]
         for request, size, usage in zip(requests, sizes, apportion(reply.usage, sizes), strict=True):
-            own = [value_of[prompt] if self.repeatable else next(values) for prompt in request.prompts]
+            own = list(islice(values, size))
             found.append(Reply(request.taken(own, self), replace(usage, prompts=size)))
         return found
 
@@ -178,19 +171,12 @@ class DrawRequest(Request):
             raise EngineProtocolError(
                 f"{len(self.prompts)} prompts were asked; the engine answered {len(answers)}"
             )
-        return self.read(answers)
-
-    def stem(self, info: EngineInfo) -> str:
-        return f"{info.fingerprint} sample {self.n} {self.max_tokens} {self.temperature!r} {self.seed}"
-
-    def weight(self, value: Value) -> int:
-        return 1 + sum(len(logprobs) for _, logprobs, _ in value[0]) // 8
-
-    def read(self, answers: Samples) -> Reply:
-        """Returns the values of an engine's answers."""
         cuts = answers.truncated
         rows = [(samples_value(row), cuts.get(index, 0)) for index, row in enumerate(answers)]
         return Reply(rows, answers.usage)
+
+    def stem(self, info: EngineInfo) -> str:
+        return f"{info.fingerprint} sample {self.n} {self.max_tokens} {self.temperature!r} {self.seed}"
 
     def told(self, reply: Reply) -> Samples:
         """Returns the answers as the verb gives them."""
@@ -224,6 +210,3 @@ class ContinuationRequest(Request):
 
     def stem(self, info: EngineInfo) -> str:
         return f"{info.fingerprint} continuation"
-
-    def weight(self, value: Value) -> int:
-        return 1 + len(value[0]) // 8

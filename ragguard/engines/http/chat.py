@@ -18,7 +18,7 @@ from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.http.replies import choices_of, needed, optional, unexpected, usage_of
 from ragguard.engines.labels import ABSTENTION, CONTRASTS, checked_logprob, upper_bound
 from ragguard.engines.requests import DrawRequest
-from ragguard.errors import EngineProtocolError, EngineRejected
+from ragguard.errors import EngineRejected
 from ragguard.records import Usage
 from ragguard.runtime.faults import NOTICES
 
@@ -131,8 +131,6 @@ async def ask(
     url = f"{client.address.base}/chat/completions"
     found = choices_of(answer, url)
     _notice_other_model(client, model, answer.get("model"))
-    if len(found) not in (1, n):
-        raise EngineProtocolError(f"{url}: {n} choices were asked for and {len(found)} came")
     return list(map(partial(_choice, answer, url), found)), usage_of(answer, 1)
 
 
@@ -157,8 +155,9 @@ def _choice(answer: Mapping[str, Any], url: str, choice: Mapping[str, Any]) -> C
     finished = choice.get("finish_reason") != "length"
     text, ended = without_reasoning(content)
     entries = optional(choice, list, "logprobs", "content")
-    tokens = list(map(_token, entries or ()))
-    first = tuple(map(_token, optional(entries[0], list, "top_logprobs") or ())) if entries else ()
+    token = partial(_token, url)
+    tokens = list(map(token, entries or ()))
+    first = tuple(map(token, optional(entries[0], list, "top_logprobs") or ())) if entries else ()
     if finished and len(tokens) > 1 and not _ends_with(content, tokens[-1].text):
         tokens.pop()
     thought = (
@@ -186,10 +185,8 @@ def _content(given: Any, url: str) -> str:
     return "".join(needed(piece, str, "text", url=url, expected="text in a message") for piece in pieces)
 
 
-def _token(entry: Any) -> Token:
-    text = optional(entry, str, "token")
-    if text is None:
-        raise EngineProtocolError(f"the server gave {entry!r} as a token with its log-probability")
+def _token(url: str, entry: Any) -> Token:
+    text = needed(entry, str, "token", url=url, expected="a `token` with its log-probability")
     return Token(text, checked_logprob(entry.get("logprob")))
 
 

@@ -20,12 +20,11 @@ from urllib.request import getproxies
 import httpx
 
 from ragguard.engines.http.replies import (
-    CONNECT_S,
+    NOT_JSON,
     beginning,
     broken,
     needed,
     optional,
-    parsed,
     refusal,
     status_within,
     usage_of,
@@ -103,6 +102,8 @@ def key_from_environment(address: Address) -> str | None:
     return next((key for name in names if (key := checked_key(name, os.environ.get(name, "")))), None)
 
 
+_CONNECT_S = 10.0
+"""Seconds that connecting to a server may take."""
 _CONNECTIONS = 64
 """The most connections of one event loop to a server."""
 MOST_BYTES = 32 * 2**20
@@ -176,7 +177,7 @@ class HttpClient:
             # Requests to this machine never use a proxy.
             trust_env=not self.address.loopback,
             # The whole exchange is timed by the caller's deadline; here only the hand-shake.
-            timeout=httpx.Timeout(None, connect=CONNECT_S),
+            timeout=httpx.Timeout(None, connect=_CONNECT_S),
             # Servers close what was idle for five seconds: a connection is not used again shortly before.
             limits=httpx.Limits(
                 max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS, keepalive_expiry=2.0
@@ -208,8 +209,8 @@ class HttpClient:
             raise broken(what, error) from clean_cause(error)
         if status == 200:
             try:
-                answer = parsed(said)
-            except ValueError as error:
+                answer = json.loads(said)
+            except NOT_JSON as error:
                 unread = EngineProtocolError(
                     f"{what}: the answer is not JSON but begins {beginning(said)[:80]!r}; is this an OpenAI-compatible "
                     "server, asked directly?"

@@ -25,12 +25,8 @@ from ragguard.runtime.faults import brief
 
 T = TypeVar("T")
 
-CONNECT_S = 10.0
-"""Seconds that connecting to a server may take."""
 _COUNTS = (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
 """The names of the tokens read and written: those of completions, and those of decisions."""
-_LOOKED_AT = 4000
-"""The number of characters of an answer that are read for an error message, which is then cut further."""
 _TOO_LONG = re.compile(
     r"context[_ ]?(length|size|window)|maximum (model|input|prompt) length|prompt (is )?too long"
     r"|too many (input )?tokens|longer than the maximum",
@@ -49,17 +45,13 @@ _LENGTH = re.compile(
 )
 
 
-def parsed(body: bytes) -> Any:
-    """Returns the JSON in a body; raises ValueError where there is none, and for JSON that is nested too deeply."""
-    try:
-        return json.loads(body)
-    except RecursionError as error:
-        raise ValueError("the JSON is nested too deeply") from error
+NOT_JSON = (ValueError, RecursionError)
+"""The errors of `json.loads`; the second is that of JSON which is nested too deeply."""
 
 
 def beginning(body: bytes) -> str:
     """Returns how a body begins that is no JSON, whatever it is encoded in."""
-    return brief(body[: 4 * _LOOKED_AT].decode("utf-8", "replace")[:_LOOKED_AT])
+    return brief(body[:4000].decode("utf-8", "replace"))
 
 
 def unexpected(url: str, expected: str, got: Any) -> EngineProtocolError:
@@ -92,10 +84,10 @@ def needed(answer: Any, kind: type[T], *path: str, url: str, expected: str) -> T
 
 
 def choices_of(answer: Any, url: str) -> list[Mapping[str, Any]]:
-    """Returns the choices in a reply, as they are listed."""
+    """Returns the choices in a reply, at least one, as they are listed."""
     expected = "a reply with a list of `choices`"
     found = needed(answer, list, "choices", url=url, expected=expected)
-    if not all(isinstance(choice, Mapping) for choice in found):
+    if not found or not all(isinstance(choice, Mapping) for choice in found):
         raise unexpected(url, expected, answer)
     return found
 
@@ -111,14 +103,15 @@ def usage_of(answer: Any, prompts: int) -> Usage:
 def refusal(what: str, status: int, headers: httpx.Headers, body: bytes, *, known: bool) -> EngineError:
     """Returns the error for a reply with this status; `known` is true where the URL has answered well before."""
     try:
-        answer = parsed(body)
+        answer = json.loads(body)
         said, from_server = message(answer), True
-    except ValueError:
+    except NOT_JSON:
         answer, said, from_server = None, beginning(body)[:200], False
     what = f"{what}: {status}, the server said: {said or httpx.codes.get_reason_phrase(status) or 'nothing'}"
     if _PERMANENT & {optional(answer, str, "error", name) for name in ("code", "type")}:
         return EngineRejected(f"{what}; waiting does not help: look at the account's quota and its bills")
-    if _may_pass(status):
+    # What a server has not implemented (501) does not pass by itself.
+    if status in (408, 429) or (500 <= status < 600 and status != 501):
         wait = _retry_after(headers)
         asks = "" if not wait else f"; it asks to come back in {in_words(wait)}"
         return EngineOverloaded(what + asks, retry_after=wait, status=status)
@@ -151,11 +144,6 @@ def status_within(answer: Any) -> int:
     return int(code) if re.fullmatch(r"[45]\d\d", code) else 400
 
 
-def _may_pass(status: int) -> bool:
-    """Returns whether a refusal may pass by itself. What a server has not implemented (501) does not."""
-    return status in (408, 429) or (500 <= status < 600 and status != 501)
-
-
 def message(answer: Any) -> str:
     """Returns what a server says of an error, and the parameter that it names."""
     said, parameter = answer, None
@@ -169,18 +157,14 @@ def message(answer: Any) -> str:
 
 
 def _retry_after(headers: httpx.Headers) -> float | None:
-    """Returns the seconds in `retry-after-ms` or `Retry-After`; a date there is not read."""
-    for name, a_second in (("retry-after-ms", 1000), ("retry-after", 1)):
-        if re.fullmatch(r"\s*\d+(\.\d+)?\s*", headers.get(name, "")):
-            return float(headers[name]) / a_second
-    return None
+    """Returns the seconds in `Retry-After`; a date there is not read."""
+    given = headers.get("retry-after", "").strip()
+    return float(given) if re.fullmatch(r"\d+(\.\d+)?", given) else None
 
 
 def broken(what: str, error: Exception) -> EngineError:
     """Returns the error for a request that brought no reply, by the exception of the HTTP library."""
     said = brief(str(error)) or type(error).__name__
-    if isinstance(error, httpx.ConnectTimeout):
-        said = f"no connection within {CONNECT_S:.0f} s"
     if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
         return EngineUnreachable(
             f"{what}: {_reason(error) or said}; check the address (http:// or https://) and that the server is up"
@@ -191,10 +175,9 @@ def broken(what: str, error: Exception) -> EngineError:
 
 
 def _reason(error: BaseException | None) -> str:
-    """Returns the operating system's reason, such as `connection refused`; httpx says only that all attempts failed."""
-    while error is not None:
-        if isinstance(error, ssl.SSLError):
-            return f"no TLS connection ({error.reason or error})"
+    """Returns the operating system's reason, such as `connection refused`; httpx says only that all attempts failed.
+    Of TLS it says more, and the number is none of the system's."""
+    while error is not None and not isinstance(error, ssl.SSLError):
         if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
             return os.strerror(error.errno).lower()
         error = error.__cause__ or error.__context__

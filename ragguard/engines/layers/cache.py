@@ -45,7 +45,7 @@ class Cache(Layer):
     Args:
         engine: The engine that the layer wraps.
         path: The file, which several processes may share. None: memory only.
-        max_items: How many label probabilities are kept in memory, 1 or more; samples weigh as much as they take.
+        max_items: How many answers are kept in memory, 1 or more; those of many tokens weigh as much as they take.
             The least recently used go first.
         max_stored: How many answers the file has at most when it is opened, 1 or more.
     """
@@ -124,14 +124,14 @@ class Cache(Layer):
         try:
             if self._disk is not None:
                 values = await self._disk.read(leader.keys)
-                self._keep(values, request)
+                self._keep(values)
             prompts = zip(leader.keys, request.prompts, strict=True)
             asked = {key: prompt for key, prompt in prompts if key not in values}
             if asked:
                 reply = await send_to(self._engine, request.about([*asked.values()]))
                 paid.append(replace(reply.usage, prompts=len(asked)))
                 fresh = dict(zip(asked, reply.values, strict=True))
-                self._keep(fresh, request)
+                self._keep(fresh)
                 if self._disk is not None:
                     self._disk.write(fresh)
                 values |= fresh
@@ -152,16 +152,23 @@ class Cache(Layer):
             # Breaks the reference cycle between the error, this frame and the leader, which holds it.
             shared = leader = None  # type: ignore[assignment]
 
-    def _keep(self, values: Values, request: Request) -> None:
+    def _keep(self, values: Values) -> None:
         """Keeps values in memory; the least recently used go where there are too many."""
         with self._lock:
             for key, value in values.items():
                 self._weight -= self._kept.pop(key, (0, ()))[0]
-                self._kept[key] = weight, _ = request.weight(value), value
+                self._kept[key] = weight, _ = 1 + _numbers(value) // 8, value
                 self._weight += weight
             while self._weight > self._max_weight and len(self._kept) > 1:
                 _, (weight, _) = self._kept.popitem(last=False)
                 self._weight -= weight
+
+
+def _numbers(value: Any) -> int:
+    """Returns how many numbers a value holds, which are most of the memory that a long one takes."""
+    if not isinstance(value, tuple) or not value:
+        return 0
+    return len(value) if isinstance(value[0], float) else sum(map(_numbers, value))
 
 
 class _Leader(Future[Values]):
@@ -265,8 +272,6 @@ class DiskCache:
                 self.disconnect()
 
     def _open(self) -> sqlite3.Connection:
-        if self.path.exists() and not self.path.is_file():  # opening a pipe would wait for its other end
-            raise OSError("it is no regular file")
         # The garbage collector may close the connection on any thread.
         self._file = sqlite3.connect(self.path, timeout=5, check_same_thread=False)
         self._file.executescript(_SCHEMA)

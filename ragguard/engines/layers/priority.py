@@ -78,7 +78,6 @@ class Priority(Layer):
             for (part, _), reply in zip(parts, replied, strict=True):
                 if not isinstance(reply, BaseException):
                     self._keep(part, reply.values, info)
-            self._keep(request.about([request.prompts[at] for at in known]), [*known.values()], info)
             raise
         fresh = iter([value for reply in replies for value in reply.values])
         values = [known[at] if at in known else next(fresh) for at in range(len(request.prompts))]
@@ -132,9 +131,9 @@ class Priority(Layer):
                 self._kept.popitem(last=False)
 
     def _taken(self, request: Request, info: EngineInfo) -> dict[int, Value]:
-        """Returns what is kept of the request's prompts, by their index, and keeps it no longer."""
+        """Returns what is kept of the request's prompts, by their index."""
         keys = enumerate(request.keys(info))
-        return {at: self._kept.pop(key) for at, key in keys if key in self._kept}
+        return {at: self._kept[key] for at, key in keys if key in self._kept}
 
 
 def _work(request: Request, prompt: Prompt, info: EngineInfo) -> int:

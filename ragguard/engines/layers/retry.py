@@ -22,7 +22,6 @@ from ragguard.errors import (
     CircuitOpen,
     EngineError,
     EngineOverloaded,
-    EngineProtocolError,
     EngineRejected,
     EngineTimeout,
     PromptTooLong,
@@ -104,9 +103,6 @@ class Patience:
                 # Without the traceback, which would keep the frames and prompts of this call alive.
                 self.latest_failure = (monotonic(), copy(error).with_traceback(None))
                 asked_to_wait += isinstance(error, EngineOverloaded) and bool(error.retry_after)
-            except SystemExit as error:
-                # A SystemExit would end the event loop, and with it every other call on it.
-                raise EngineProtocolError(f"the engine raised SystemExit({error})") from error
             finally:
                 if is_well:
                     self._circuit.succeeded()

@@ -81,7 +81,6 @@ async def test_a_connection_that_is_reset(pair, after):
     [
         ({"retry-after": "7"}, 7.0),
         ({"retry-after": "0.5"}, 0.5),
-        ({"retry-after-ms": "250"}, 0.25),
         ({}, None),
         ({"retry-after": "soon"}, None),
     ],
@@ -163,7 +162,9 @@ async def test_a_wrong_number_of_choices(pair, count):
         "logprobs": {"token_logprobs": [-1.0]},
     }
     server.script([Reply({"choices": [{**choice, "index": i} for i in range(count)]})])
-    with pytest.raises(EngineProtocolError, match=f"4 choices were asked for and {count} came|broke"):
+    with pytest.raises(
+        EngineProtocolError, match=f"4 choices were asked for and {count} came|a list of `choices`"
+    ):
         await engine.sample(["Who?"], n=4, max_tokens=3)
 
 

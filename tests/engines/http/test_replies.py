@@ -110,7 +110,7 @@ BAD_ANSWERS = {
         "a message with its `content` and got an object with `role`, `text`",
         ASKS_WHETHER,
     ),
-    "no choice": (Reply({"choices": []}), "2 choices were asked for", "0 came"),
+    "no choice": (Reply({"choices": []}), "a list of `choices` and got", ASKS_WHETHER),
     "an error with 200": (Reply({"error": {"message": "still loading"}}), "the server said", "still loading"),
     "no such path": (NOT_FOUND, "404", f"{ASKS_WHETHER}? Its address mostly ends in /v1"),
     "other parameters": (
