@@ -74,7 +74,7 @@ class TreeRun(PipelineRun):
     ) -> None:
         """Ends the run with its tree, unless other code ends the run or the run waits to be resumed."""
         if status == "ok" and self.name and not self.first_query:
-            self.recorder.here.calls.seen(self.id, "chain", self.name)
+            self.recorder.here.calls.seen("chain", self.name)
         if not self.begun:
             if status == "ok" and not self.interrupted:
                 self.recorder.without_steps(self.id)

@@ -131,7 +131,7 @@ class RunWriter:
         """Warns that nothing was captured in a run, unless an agent needed no tool or a chat retrieves nothing."""
         run_id = call.run.id
         if call.kind in (Kind.ENGINE, Kind.FANOUT) and call.name != SimpleChatEngine.__name__:
-            self.recorder.here.calls.seen(run_id, "engine", call.name)
+            self.recorder.here.calls.seen("engine", call.name)
             self.recorder.without_steps(run_id)
         elif call.kind is Kind.WORKFLOW and (not call.agent or call.calls_tools):
             self.recorder.without_steps(run_id)

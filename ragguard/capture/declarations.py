@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from ragguard.capture.splitters import Splitter, found
@@ -32,18 +30,17 @@ class DeclaredTools(dict[str, Splitter]):
 class CaptureOptions:
     """The options by which the application describes its pipelines to a framework's adapter."""
 
-    tools: DeclaredTools = field(default_factory=lambda: DeclaredTools())
+    tools: DeclaredTools
     """The tools that retrieve and return text or JSON."""
-    question: Locate | None = None
-    answer: Locate | None = None
+    question: Locate | None
+    answer: Locate | None
 
     @classmethod
     def checked(
         cls, tools: object, question: str | Locate | None, answer: str | Locate | None
     ) -> CaptureOptions:
         """Returns the options; raises InvalidInput for those that cannot be right."""
-        find_question, find_answer = locate("question", question), locate("answer", answer)
-        return cls(checked_tools(tools), find_question, find_answer)
+        return cls(checked_tools(tools), locate("question", question), locate("answer", answer))
 
 
 def checked_tools(given: object) -> DeclaredTools:
@@ -124,8 +121,6 @@ def warn_of_unknown(given: Mapping[Any, object], what: str, known: Iterable[str]
 
 TOOL = "tool"
 """The kind of a call that an agent's model asked for; only such a call can be declared as a retrieval."""
-Calls: TypeAlias = Counter[tuple[str, str]]
-"""The numbers of calls that were not taken as retrievals, by kind and name."""
 _NOT_INSIDE = (
     ". A LangChain stream begins with its first read: read it inside the run, or have it continue the run "
     "(ragguard_resume), which then gets its retrievals. A plain thread or pool of threads does not know the run: "
@@ -136,53 +131,27 @@ _ATTACH = (
     "LlamaIndex with instrument(rg)"
 )
 _MOST_NAMES, _NAMES_SHOWN = 50, 8
-_MOST_RUNS = 256
-
-
-def _tools_in(calls: Calls) -> list[str]:
-    return [name for kind, name in calls if kind == TOOL and name]
-
-
-def what_to_do(calls: Calls) -> str:
-    """Describes the calls in one sentence, and says what to declare, so that retrievals in them are captured."""
-    seen = [f"{kind} {name!r}" if name else f"other {kind}s" for kind, name in calls]
-    begin = f"no call of a framework was seen. What to do: {_ATTACH}; "
-    if seen:
-        more = f" and {len(seen) - _NAMES_SHOWN} more" if len(seen) > _NAMES_SHOWN else ""
-        begin = f"calls that were seen in place of retrievals: {', '.join(seen[:_NAMES_SHOWN])}{more}. What to do: "
-    if tools := _tools_in(calls):
-        begin += f"if {tools[0]!r} retrieves, declare it with tools={{{tools[0]!r}: SPLITTER}}; "
-    return (
-        f"{begin}for a retrieval in your own code, call ragguard.retrieved(query, documents) or "
-        "run.retrieved(query, passages)"
-    )
 
 
 class CallLog:
-    """Counts the calls that were not taken as retrievals: of all runs together, and of the latest 256 open ones."""
+    """The calls of one process that were not taken as retrievals, and the tools that were declared."""
 
     def __init__(self) -> None:
-        self.total: Calls = Counter()
-        self._of_run: dict[str, Calls] = {}
+        self._others: dict[tuple[str, str], None] = {}
+        """The calls that were not taken as retrievals, each once, by kind and name."""
         self.declared: set[str] = set()
         """The tools that were declared as retrievals."""
         self.retrieving: set[str] = set()
         """The tools that have given documents: a failure of one of these is a retrieval that failed."""
-        self._lock = threading.RLock()
 
-    def seen(self, run_id: str, kind: str, name: str) -> None:
-        """Counts a call of a run, which need not be known to the recorder; names beyond 50 count as one."""
-        with self._lock:
-            if run_id not in self._of_run and len(self._of_run) >= _MOST_RUNS:
-                del self._of_run[next(iter(self._of_run))]
-            for calls in (self.total, self._of_run.setdefault(run_id, Counter())):
-                is_known = (kind, name) in calls or len(calls) < _MOST_NAMES
-                calls[kind, name if is_known else ""] += 1
+    def seen(self, kind: str, name: str) -> None:
+        """Notes a call that was not taken as a retrieval; names beyond 50 are not kept."""
+        self._others[kind, name if len(self._others) < _MOST_NAMES else ""] = None
 
     def warn_of_uncalled(self) -> None:
         """Warns once of declared tools that were never called, where tools were called that are not declared: one of
         these may be meant."""
-        uncalled, others = sorted(self.declared - self.retrieving), _tools_in(self.total)
+        uncalled, others = sorted(self.declared - self.retrieving), self._tools()
         if uncalled and others:
             names, there = (", ".join(map(repr, some[:_NAMES_SHOWN])) for some in (uncalled, others))
             NOTICES.once(
@@ -191,20 +160,30 @@ class CallLog:
                 "one of these is meant, declare it by its own name",
             )
 
-    def of(self, run_id: str) -> Calls:
-        """Returns the calls that were seen in a run that has ended, and forgets them."""
-        with self._lock:
-            return self._of_run.pop(run_id, None) or Counter()
-
-    def without_steps(self, run_id: str, calls: Calls, *, is_expected: bool) -> None:
-        """Warns that a run ended without a step, where a tool was called in it or a retrieval `is_expected`: once a
-        process for the same tools."""
-        tools = sorted(set(_tools_in(calls)))
-        if not tools and not is_expected:
-            return
-        elsewhere = "" if calls else _NOT_INSIDE
-        NOTICES.once(
-            f"a run without a retrieval {tools}",
-            f"the run {run_id!r} ended without a retrieval, so there is nothing to score, if it needed one; "
-            f"{what_to_do(calls)}{elsewhere}. (Logged once a process for the same tools)",
+    def what_to_do(self) -> str:
+        """Describes the calls in one sentence, and says what to declare, so that retrievals in them are captured."""
+        seen = [f"{kind} {name!r}" if name else f"other {kind}s" for kind, name in list(self._others)]
+        begin = f"no call of a framework was seen. What to do: {_ATTACH}; "
+        if seen:
+            more = f" and {len(seen) - _NAMES_SHOWN} more" if len(seen) > _NAMES_SHOWN else ""
+            begin = f"calls that were seen in place of retrievals: {', '.join(seen[:_NAMES_SHOWN])}{more}. What to do: "
+        if tools := self._tools():
+            begin += f"if {tools[0]!r} retrieves, declare it with tools={{{tools[0]!r}: SPLITTER}}; "
+        return (
+            f"{begin}for a retrieval in your own code, call ragguard.retrieved(query, documents) or "
+            "run.retrieved(query, passages)"
         )
+
+    def without_steps(self, run_id: str, *, is_expected: bool) -> None:
+        """Warns that a run ended without a step, where a retrieval `is_expected` or tools were called in this process:
+        once for the same tools."""
+        tools = sorted(self._tools())
+        if tools or is_expected:
+            NOTICES.once(
+                f"a run without a retrieval {tools}",
+                f"the run {run_id!r} ended without a retrieval, so there is nothing to score, if it needed one; "
+                f"{self.what_to_do()}{_NOT_INSIDE}. (Logged once a process for the same tools)",
+            )
+
+    def _tools(self) -> list[str]:
+        return [name for kind, name in list(self._others) if kind == TOOL and name]

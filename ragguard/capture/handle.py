@@ -206,9 +206,7 @@ class RunHandle(CurrentCall):
         if self.closed or not self._opened:
             state = "has ended" if self.closed else "has not begun"
             raise AdviceError(f"run {self.id} {state}: ask for advice inside `with rg.run(...)`")
-        return super()._asked_about()
-
-    def _so_far(self) -> CapturedRun:
+        super()._asked_about()
         return CapturedRun(self.id, self.record(), self.names.resumes)
 
     def record(self) -> Run:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CallLog
@@ -30,11 +30,14 @@ from ragguard.capture.events import (
 from ragguard.capture.model_calls import ModelCalls
 from ragguard.capture.retrievals import Retrieval, WholeRun
 from ragguard.records import Advice, Run, Status
-from ragguard.runtime.faults import FAULTS, NOTICES, Faults
+from ragguard.runtime.faults import FAULTS, NOTICES, Faults, never_raises
 
 EventIntake: TypeAlias = Callable[[Event | WholeRun], None]
 """Takes events. Never raises; returns in microseconds unless the caller asked to wait for the disk. A run that is one
 retrieval comes as one record: the busiest hooks have no time to make three events of it."""
+Counted: TypeAlias = Literal["runs", "steps", "unsampled", "cut_short"]
+"""What is counted in a process: captured runs and steps, runs that were not sampled, and runs that were closed since
+too many were open and have not ended since."""
 Collected: TypeAlias = list[StepEnded | StepAmended]
 """The events of the steps of a run that `rg.run(...)` holds."""
 BUDGET_MS = 5000.0
@@ -145,24 +148,6 @@ class OpenRun:
             NOTICES.once("several answers in a run", _SEVERAL_ANSWERS.format(self.id))
 
 
-@dataclass(slots=True)
-class CaptureCounts:
-    """The numbers of runs and steps that were captured in this process so far."""
-
-    runs: int = 0
-    steps: int = 0
-    unsampled: int = 0
-    cut_short: int = 0
-    """Runs that were closed since too many were open, and have not ended since."""
-
-
-class OpenCallState(Protocol):
-    """The state of open calls that an integration keeps in this process."""
-
-    def sweep(self, ttl: float) -> None:
-        """Ends the calls that nothing else will end, and removes those that are older than a number of seconds."""
-
-
 class OpenRuns:
     """The runs that have begun and not ended, within bounds: least recently touched first."""
 
@@ -177,9 +162,11 @@ class OpenRuns:
         """The id of the latest open run that the application calls so, by the id that it gave."""
         self._cut_short: dict[str, None] = {}
         """The latest runs that were closed since too many were open: the end of each is still recorded."""
-        self.counts, self.faults, self.calls = CaptureCounts(), Faults(), CallLog()
-        self.listeners: dict[str, OpenCallState] = {}
-        """The state of open calls that integrations keep in this process, by the integration's name."""
+        self.counts: Counter[Counted] = Counter()
+        self.faults, self.calls = Faults(), CallLog()
+        self.listeners: dict[str, Any] = {}
+        """The open calls that integrations keep in this process, by the integration's name; their `sweep(ttl)` ends
+        those that nothing else will end."""
 
     def begin(self, run: OpenRun) -> bool:
         """Adds a run that begins, and closes those beyond the bound; returns False where a run of its id is open."""
@@ -192,13 +179,12 @@ class OpenRuns:
                 if name in self.names and run.sampled:
                     NOTICES.warn("run id used twice", _TWICE.format(name, run.id), pause=1.0)
                 self.names[name] = run.id
-            self.counts.runs += run.sampled
-            self.counts.unsampled += not run.sampled
+            self.counts["runs" if run.sampled else "unsampled"] += 1
             surplus = list(islice(self.runs.values(), max(0, len(self.runs) - self._limit)))
             for old in surplus:
                 if old.sampled:
                     self._cut_short[old.id] = None
-                    self.counts.cut_short += 1
+                    self.counts["cut_short"] += 1
             while len(self._cut_short) > CUT_SHORT_KEPT:
                 del self._cut_short[next(iter(self._cut_short))]
         for old in surplus:
@@ -212,7 +198,7 @@ class OpenRuns:
             if run_id not in self._cut_short:
                 return None
             del self._cut_short[run_id]
-            self.counts.cut_short -= 1
+            self.counts["cut_short"] -= 1
             run = self.runs[run_id] = OpenRun(run_id, True, touched=self._clock(), index=1)
             return run
 
@@ -234,18 +220,16 @@ class OpenRuns:
     def finish(self, retrieval: Retrieval, status: Status, run: OpenRun | None = None) -> None:
         """Closes a retrieval and hands on its step. `run` is its run where that is closed now: nobody else closes what
         such a run has left open."""
-        run = run or self.runs.get(retrieval.run_id)
-        if run is None:
-            return
         with self.lock:
-            if self.steps.pop(retrieval.id, None) is None:
+            run = run or self.runs.get(retrieval.run_id)
+            if run is None or self.steps.pop(retrieval.id, None) is None:
                 return
             run.steps.pop(retrieval.id, None)
             retrieval.status, retrieval.ended_ns = status, time.time_ns()
             if retrieval.outer is not None:
                 retrieval.outer.parts = [*(retrieval.outer.parts or ()), retrieval]
                 return
-            self.counts.steps += 1
+            self.counts["steps"] += 1
             event = StepEnded(retrieval.as_step, run.id)
             if run.collected is not None:
                 run.collected.append(event)
@@ -287,12 +271,12 @@ class OpenRuns:
         run.model_calls.answer = end.answer or ""
         for step_id in run.model_calls.open_questions():
             self.amend(StepAmended(run.id, step_id, partial(run.model_calls.read, step_id)), run)
-        calls, by_hand = self.calls.of(run.id), run.collected is not None
+        by_hand = run.collected is not None
         if run.undecided:
             NOTICES.once("a guard's decision without a retrieval", _UNDECIDED.format(run.id))
         if run.sampled:
             if not run.index and end.status == "ok" and not run.names.resumes:
-                self.calls.without_steps(run.id, calls, is_expected=by_hand or not self.counts.steps)
+                self.calls.without_steps(run.id, is_expected=by_hand or not self.counts["steps"])
             if by_hand and run.index and not end.question.strip() and not run.names.resumes:
                 NOTICES.once("a run without a question", _NO_QUESTION.format(run.id))
             # A part of a framework's that goes on with no other run is one only if it retrieves something.
@@ -318,6 +302,7 @@ class OpenRuns:
         except FAULTS as error:
             self.faults.note("intake", error)
 
+    @never_raises
     def sweep(self) -> None:
         """Ends runs and calls that nothing else will end."""
         now = self._clock()

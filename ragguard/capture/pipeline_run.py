@@ -156,7 +156,7 @@ def tool_ended(recorder: Recorder, call: ToolEnd, result: ToolResult, status: St
                 recorder.step_amended(step_id, call.run_id, error=result.error)
         return True
     if split is None and not result.is_retrieval(known=call.name in known):
-        recorder.here.calls.seen(call.run_id, TOOL, call.name)
+        recorder.here.calls.seen(TOOL, call.name)
         return False
     if result.by_rule:
         NOTICES.once(

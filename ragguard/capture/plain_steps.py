@@ -6,7 +6,7 @@ Each framework's integration registers here how to find its own call around the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from ragguard.capture.decisions import Verdict, about, is_about_passages
 from ragguard.capture.events import CALLER_ID, UNNAMED, RunNames, TurnKey
@@ -16,10 +16,6 @@ from ragguard.capture.snapshot import metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError
 from ragguard.records import Advice, Decision, Status, new_id
 from ragguard.runtime.faults import FAULTS, NOTICES
-
-T = TypeVar("T")
-_LOOKED_AT = 16
-"""The number of the latest retrievals of a run among which that of a guard's decision is looked for."""
 
 
 class CurrentCall:
@@ -180,7 +176,7 @@ class CurrentCall:
         """Makes a guard's decision that of a retrieval that has ended; returns False where none had its passages. Where
         no framework tells what the model reads of that retrieval, it reads what the guard has kept."""
         given = {passage.text for passage in verdict.judged}
-        for event, _ in run.model_calls.latest()[:_LOOKED_AT]:
+        for event, _ in run.model_calls.latest():
             step = event.step
             if step.decision is None and given <= {one.text for one in step.candidates}:
                 decision = about(verdict, step.candidates)
@@ -210,12 +206,12 @@ class CurrentCall:
             budget_ms: How many milliseconds it may take.
         """
         run = self._asked_about()
-        return self._kept(_given(self.recorder.advise)(run, budget_ms))
+        return self._kept(self.recorder.advise(run, budget_ms))
 
     async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Does what `advise` does, without blocking the event loop."""
         run = self._asked_about()
-        return self._kept(await _given(self.recorder.aadvise)(run, budget_ms))
+        return self._kept(await self.recorder.aadvise(run, budget_ms))
 
     def _asked_about(self) -> CapturedRun:
         """Returns the run so far; raises AdviceError where it was not sampled."""
@@ -224,23 +220,14 @@ class CurrentCall:
                 f"run {self.id} was not sampled, so that nothing is known of it: look at run.sampled first, or raise "
                 "RagGuard(sample_rate=...)"
             )
-        return self._so_far()
-
-    def _so_far(self) -> CapturedRun:
         return CapturedRun(self.id)
 
     def _kept(self, advice: Advice) -> Advice:
         run = self.recorder.open_run(self.id)
         if run is not None and run.model_calls.steps and advice.step_id not in run.model_calls.steps:
             advice.step_id = [*run.model_calls.steps][-1]  # redaction has changed the ids in the store
-        self.recorder.step_advised(advice.step_id, self.id, advice)
+        self.recorder.step_amended(advice.step_id, self.id, advice=advice)
         return advice
-
-
-def _given(adviser: T | None) -> T:
-    if adviser is None:
-        raise AdviceError("advice needs the engine of a RagGuard: begin the run with rg.run(...)")
-    return adviser
 
 
 FindCall: TypeAlias = Callable[[], CurrentCall | None]

@@ -132,9 +132,9 @@ class Recorder:
         whole_number("max_open", max_open, 1)
         self.intake = intake
         self.count_late = count_late  # counts what came after the end of its run, and so is not recorded
-        self.advise: Advise | None = None
-        """Gives advice about open runs; None where there is no RagGuard."""
-        self.aadvise: AdviseAsync | None = None
+        self.advise: Advise
+        """Gives advice about open runs; set by the RagGuard."""
+        self.aadvise: AdviseAsync
         self._here = PerProcess(lambda: OpenRuns(intake, max_open, ttl, clock))
 
     @property
@@ -210,10 +210,10 @@ class Recorder:
             runs = self.here
             with runs.lock:
                 if not sampled:
-                    runs.counts.unsampled += 1
+                    runs.counts["unsampled"] += 1
                     return
-                runs.counts.runs += 1
-                runs.counts.steps += 1
+                runs.counts["runs"] += 1
+                runs.counts["steps"] += 1
             self.intake(run)
         except FAULTS as error:
             self.faults.note("run_made", error)
@@ -336,19 +336,15 @@ class Recorder:
     @never_raises
     def step_amended(
         self, step_id: str, run_id: str, passages: list[Passage] | Delivery | None = None,
-        decision: Decision | None = None, error: BaseException | str | None = None,
+        decision: Decision | None = None, error: BaseException | str | None = None, advice: Advice | None = None,
     ) -> None:  # fmt: skip
-        """Corrects what the model got of a step that has ended; the run must still be open. A function in place of the
-        passages computes them when somebody reads the event. An `error` is that of the tool that retrieved: the model
-        got none of the passages, and what was retrieved stays as candidates."""
+        """Corrects what the model got of a step that has ended, or keeps the advice that was given after it; the run
+        must still be open. A function in place of the passages computes them when somebody reads the event. An `error`
+        is that of the tool that retrieved: the model got none of the passages, and what was retrieved stays as
+        candidates."""
         failed = None if error is None else error_text(error)
         passages = passages if failed is None else []
-        self.here.amend(StepAmended(run_id, step_id, passages, decision, error=failed))
-
-    @never_raises
-    def step_advised(self, step_id: str, run_id: str, advice: Advice) -> None:
-        """Keeps the advice that was given after a step; the run must still be open."""
-        self.here.amend(StepAmended(run_id, step_id, advice=advice))
+        self.here.amend(StepAmended(run_id, step_id, passages, decision, error=failed, advice=advice))
 
     @never_raises
     def model_asked(self, run_id: str, key: object, given: Texts) -> None:
@@ -372,14 +368,7 @@ class Recorder:
     @never_raises
     def without_steps(self, run_id: str) -> None:
         """Warns that a call ended well that never became a run, since nothing in it was taken as a retrieval."""
-        self.here.calls.without_steps(
-            run_id, self.here.calls.of(run_id), is_expected=not self.here.counts.steps
-        )
-
-    @never_raises
-    def sweep(self) -> None:
-        """Ends runs that nothing else will end; called at regular intervals."""
-        self.here.sweep()
+        self.here.calls.without_steps(run_id, is_expected=not self.here.counts["steps"])
 
 
 def recorder_of(rg: object) -> Recorder:

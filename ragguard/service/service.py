@@ -12,7 +12,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from ragguard.capture.declarations import what_to_do
 from ragguard.capture.events import Event
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import WholeRun
@@ -231,8 +230,8 @@ class Service:
                 self.scoring.progress.wait(min(remaining, 0.2))
 
     def _report(self, complete: bool, began: float) -> Report:
-        self.recorder.here.calls.warn_of_uncalled()
-        counts, left, captured = self.store.counts, self._left, self.recorder.here.counts
+        counts, left, here = self.store.counts, self._left, self.recorder.here
+        here.calls.warn_of_uncalled()
         error = self.scoring.failure_since(time.monotonic() - _RECENT_SECONDS)
         report = Report(
             complete,
@@ -249,8 +248,8 @@ class Service:
             seconds=time.monotonic() - began,
             retrying=left.retrying,
             unscored=counts["runs_unscored" if self._scored else "runs_captured"],
-            unsampled=captured.unsampled,
-            cut_short=captured.cut_short,
+            unsampled=here.counts["unsampled"],
+            cut_short=here.counts["cut_short"],
             undelivered=self.delivery.undelivered(),
             delivered=self.delivery.delivered,
             delivering=left.undelivered,
@@ -260,9 +259,9 @@ class Service:
         )
         lost = report.lost or report.late
         whole = not (lost or report.dropped or report.cut_short or report.degraded)
-        under_way = left.pending or (captured.runs and not complete)
-        seen = captured.unsampled or self.delivery.delivered or any(counts[name] for name in _CAPTURED)
-        why_nothing = "" if lost or under_way or seen else what_to_do(self.recorder.here.calls.total)
+        under_way = left.pending or (here.counts["runs"] and not complete)
+        seen = here.counts["unsampled"] or self.delivery.delivered or any(counts[name] for name in _CAPTURED)
+        why_nothing = "" if lost or under_way or seen else here.calls.what_to_do()
         complete = complete and whole and not report.undelivered
         return replace(report, complete=complete, no_capture_reason=why_nothing)
 
@@ -333,7 +332,7 @@ class Service:
             self._worker.wake()
 
     def _tick(self) -> None:
-        self.recorder.sweep()
+        self.recorder.here.sweep()
         run_ttl = min(self.settings.run_ttl, LONGEST)
         self.store.housekeep(run_ttl=run_ttl, retention=self.settings.kept_seconds)
         self._worker.wake()

@@ -62,7 +62,7 @@ def test_redaction_reaches_reasons_and_sub_questions(tmp_path):
     ) as rg:
         with rg.run(QUESTION) as run:
             step = run.retrieved("q", [Passage("x")])
-            rg.recorder.step_advised(step, run.id, advice)
+            rg.recorder.step_amended(step, run.id, advice=advice)
         assert rg.flush(60)
         kept = rg.runs()[0].steps[0].advice
     assert (kept.open_sub_questions, kept.reasons) == (

@@ -159,7 +159,11 @@ def test_unsampled_runs_cost_no_event(captured):
     recorder.run_ended(RunEnded("r", answer="Ada"))
     recorder.run_made(WholeRun("whole", "q"), [])
     assert captured.events == []
-    assert (recorder.here.counts.unsampled, recorder.here.counts.runs, len(recorder.here.runs)) == (2, 0, 0)
+    assert (recorder.here.counts["unsampled"], recorder.here.counts["runs"], len(recorder.here.runs)) == (
+        2,
+        0,
+        0,
+    )
     assert not recorder.open_run("r")
 
 
@@ -177,7 +181,7 @@ def test_a_run_that_nobody_ends_is_abandoned_after_its_time(recorder, captured, 
     clock.now += 30
     recorder.run_started("young")
     clock.now += 31
-    recorder.sweep()
+    recorder.here.sweep()
     old = captured.runs[0]
     assert (old.status, old.answer, [step.status for step in old.steps]) == (
         "abandoned",
@@ -260,7 +264,7 @@ def test_threads_never_mix_and_nothing_overtakes_the_end_of_its_run():
         assert [step.index for step in run.steps] == [0, 1, 2]
         assert [step.turn for step in run.steps] == [0, 1, 2]
         assert {p.text for step in run.steps for p in step.passages} == {run.id}
-    assert recorder.here.counts.steps == 2400
+    assert recorder.here.counts["steps"] == 2400
 
 
 def test_the_end_of_a_run_waits_for_a_step_that_is_on_its_way():

@@ -117,7 +117,7 @@ def test_unsampled_calls_leave_no_trace(captured):
     with pytest.raises(ValueError, match="gone"):
         ListRetriever(fault=lambda query: ValueError("gone")).invoke(QUESTION, config)
     assert captured.events == []
-    assert recorder.here.counts.unsampled == 2
+    assert recorder.here.counts["unsampled"] == 2
     assert (len(recorder.here.runs), len(CallTree.of(recorder).open_calls)) == (0, 0)
 
 
@@ -131,7 +131,7 @@ async def test_cancelled_retrievers_of_which_langchain_reports_no_end_are_abando
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    recorder.sweep()
+    recorder.here.sweep()
     assert captured.events == []
     CallTree.of(recorder).sweep(0.0)
     assert {run.status for run in captured.runs} == {"abandoned"}

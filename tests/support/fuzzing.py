@@ -81,7 +81,7 @@ class Fuzz:
                 assert all(isinstance(passage.text, str) for passage in step.passages)
         for one in self.scoring.store.scored_runs():
             assert isinstance(one.run.id, str)
-        captured = self.rg.recorder.here.counts.runs
+        captured = self.rg.recorder.here.counts["runs"]
         self.rg.close(10)
         self.scoring.close(10)
         self._loop.close()
