@@ -15,7 +15,6 @@ from functools import partial
 import numpy as np
 
 from ragguard import world
-from ragguard.analysis.validation.agreement import cohen_kappa
 from ragguard.analysis.validation.answering import grader
 from ragguard.analysis.validation.contexts import (
     OUTCOMES,
@@ -30,7 +29,7 @@ from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.guard.guard import DistractorGuard
 from ragguard.metrics import correlate
-from ragguard.metrics.agreement import auc
+from ragguard.metrics.agreement import auc, cohen_kappa
 from ragguard.metrics.arrays import Booleans, Floats, Integers
 from ragguard.records import Decision
 from ragguard.world import Case

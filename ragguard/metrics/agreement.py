@@ -1,5 +1,5 @@
-"""Correlations of metrics with outcomes, the area under a ROC curve, and differences of means with tests and intervals
-that hold their level with few questions: sign flips of paired differences.
+"""Correlations of metrics with outcomes, the area under a ROC curve, Cohen's κ, and differences of means with tests and
+intervals that hold their level with few questions: sign flips of paired differences.
 
 If two sides do not differ, each question's difference is as likely with the other sign. So the mean is compared with
 the means after flipping signs: all patterns up to 14 questions, random ones beyond. For one measure the test is exact
@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,20 +44,17 @@ class FlipTest(NamedTuple):
     counted: int
 
 
-def sign_flips(
-    differences: Sequence[Floats], draws: int = 9999, seed: int = 0, confidence: float = 0.95
-) -> list[FlipTest]:
+def sign_flips(differences: Sequence[Floats], draws: int = 9999, seed: int = 0) -> list[FlipTest]:
     """Tests whether the means of paired differences are 0, one list for each measure, all over the same questions.
 
     Args:
         differences: For each measure one difference a question; nan where a question has none.
         draws: The number of random patterns of signs, where there are too many questions to try all.
         seed: The seed of these patterns.
-        confidence: The confidence of the intervals.
     """
-    table = _table(differences)
-    if not len(table):
+    if not len(differences):
         return []
+    table = np.array(differences, dtype=np.float64)
     known = ~np.isnan(table)
     values = np.where(known, table, 0.0)
     signs = _signs(table.shape[1], draws, seed)
@@ -71,7 +68,7 @@ def sign_flips(
     return [
         FlipTest(
             float(values[i].sum() / counted[i]) if counted[i] else math.nan,
-            *_interval(values[i][known[i]], signs if known[i].all() else None, draws, seed, confidence),
+            *_interval(values[i][known[i]], signs if known[i].all() else None, draws, seed),
             p=float(alone[i]) if counted[i] else math.nan,
             p_adjusted=float(adjusted) if counted[i] else math.nan,
             counted=int(counted[i]),
@@ -83,15 +80,6 @@ def sign_flips(
 def least_p(questions: int) -> float:
     """Returns the least p that a number of questions can show: all differences have one sign."""
     return 2.0 ** (1 - questions) if questions else 1.0
-
-
-def _table(differences: Sequence[Floats]) -> Floats:
-    lists = [np.asarray(values, dtype=np.float64) for values in differences]
-    if any(values.ndim != 1 or len(values) != len(lists[0]) for values in lists):
-        raise InvalidInput(
-            "differences", [values.shape for values in lists], "lists of one length, one a measure"
-        )
-    return np.array(lists) if lists else np.empty((0, 0))
 
 
 def _signs(questions: int, draws: int, seed: int) -> Floats:
@@ -125,10 +113,8 @@ def _step_down(observed: Floats, flipped: Floats, alone: Floats) -> Floats:
     return adjusted
 
 
-def _interval(
-    values: Floats, signs: Floats | None, draws: int, seed: int, confidence: float
-) -> tuple[float, float]:
-    """Returns the differences between which the test rejects none; nan where so few questions bound nothing."""
+def _interval(values: Floats, signs: Floats | None, draws: int, seed: int) -> tuple[float, float]:
+    """Returns the 95 % interval: what differences the test does not reject; nan where so few questions bound none."""
     if not len(values):
         return math.nan, math.nan
     subsets: NDArray[np.bool_] = (_signs(len(values), draws, seed) if signs is None else signs) < 0
@@ -136,7 +122,7 @@ def _interval(
         subsets = np.concatenate([subsets, ~subsets])  # each pattern and its reverse: every subset once
     sizes = subsets.sum(axis=1)
     means = np.sort((subsets @ values)[sizes > 0] / sizes[sizes > 0])
-    outside = math.floor((1 - confidence) / 2 * (len(means) + 1) + 1e-9)
+    outside = math.floor(0.025 * (len(means) + 1) + 1e-9)
     if outside < 1:
         return math.nan, math.nan
     return float(means[outside - 1]), float(means[-outside])
@@ -146,7 +132,6 @@ Kind = Literal["spearman", "kendall_b", "kendall_c", "pearson", "somers_d"]
 """`somers_d`: of the pairs whose outcomes differ, the share that the metric orders rightly less the share it orders
 wrongly. It alone asks of a metric nothing about pairs that came out the same, which others hold against a metric that
 tells them apart."""
-KINDS: tuple[Kind, ...] = ("spearman", "kendall_b", "kendall_c", "pearson", "somers_d")
 
 
 class Correlation(NamedTuple):
@@ -258,9 +243,25 @@ def auc(scores: ArrayLike, positive: ArrayLike) -> float:
     return float((arrays.ranks(values)[good].sum() - n * (n + 1) / 2) / (n * m))
 
 
+def cohen_kappa(first: ArrayLike, second: ArrayLike, *, quadratic: bool = False) -> float:
+    """Returns Cohen's κ of two raters: agreement beyond chance, (p_o − p_e) / (1 − p_e).
+
+    `quadratic` weighs a disagreement by the square of its distance, for grades. nan where both raters give one and
+    the same label throughout: chance alone would agree.
+    """
+    a, b = (np.asarray(side, dtype=np.float64) for side in (first, second))
+    labels = np.unique(np.concatenate([a, b]))
+    table = np.zeros((len(labels), len(labels)))
+    np.add.at(table, (np.searchsorted(labels, a), np.searchsorted(labels, b)), 1.0)
+    table /= a.size
+    distance = np.subtract.outer(labels, labels) ** 2 if quadratic else 1.0 - np.eye(len(labels))
+    by_chance = float((np.outer(table.sum(axis=1), table.sum(axis=0)) * distance).sum())
+    return 1.0 - float((table * distance).sum()) / by_chance if by_chance else math.nan
+
+
 def _pairs(kind: Kind, flat: float, **sides: ArrayLike) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     """Returns two lists of one length, and True for each entry that is known in both; checks the settings as well."""
-    arrays.choice("kind", kind, KINDS)
+    arrays.choice("kind", kind, get_args(Kind))
     if not isinstance(flat, int | float):
         raise InvalidInput("flat", flat, "a number, or nan")
     lists = {argument: _with_nan(argument, values) for argument, values in sides.items()}
@@ -321,7 +322,10 @@ def coefficient(xs: Floats, ys: Floats, kind: Kind, flat: float = math.nan) -> f
 
 
 def _scipys(xs: Floats, ys: Floats, kind: Kind) -> Any:
-    stats = _scipy_stats()
+    try:
+        stats = import_module("scipy.stats")
+    except ImportError as error:
+        raise MissingDependency("scipy", "correlating metrics with outcomes", "analysis") from error
     if kind == "spearman":
         return stats.spearmanr(xs, ys)
     if kind == "pearson":
@@ -338,13 +342,6 @@ def _apart(values: Floats) -> float:
 def _varies(values: Floats) -> bool:
     """Returns whether the values differ by more than rounding."""
     return len(values) > 1 and bool(np.ptp(values) > 1e-12 * np.abs(values).max())
-
-
-def _scipy_stats() -> Any:
-    try:
-        return import_module("scipy.stats")
-    except ImportError as error:
-        raise MissingDependency("scipy", "correlating metrics with outcomes", "analysis") from error
 
 
 def _over_groups(each: Floats, draws: int, seed: int) -> tuple[float, float, float, float, int, int]:

@@ -170,9 +170,7 @@ class _Phrases:
         return False
 
 
-@lru_cache(maxsize=16)
-def _phrases(language: Language) -> _Phrases:
-    return _Phrases(language)
+_phrases = lru_cache(maxsize=16)(_Phrases)
 
 
 def _best(
@@ -215,30 +213,23 @@ SOURCE = "IGPO, TRACE: the log-probability of the answer"
 
 def likelihood(logprobs: Sequence[ArrayLike]) -> float:
     """Returns exp of the mean log-probability of a reference's tokens, of the best reference; nan for none."""
-    return max((math.exp(_mean(one)) for one in _each(logprobs)), default=math.nan)
+    return max((math.exp(_mean(one)) for one in arrays.items("logprobs", logprobs)), default=math.nan)
 
 
 def likelihood_total(logprobs: Sequence[ArrayLike]) -> float:
     """Returns the sum of the probabilities of the references, each the product over its tokens; nan for none."""
-    totals = [math.exp(float(np.sum(_read(one)))) for one in _each(logprobs)]
+    totals = [math.exp(float(np.sum(_read(one)))) for one in arrays.items("logprobs", logprobs)]
     return min(1.0, sum(totals)) if totals else math.nan
 
 
 def mean_logprob(logprobs: Sequence[ArrayLike]) -> float:
     """Returns the mean log-probability of a token of the best reference; nan for none."""
-    return max((_mean(one) for one in _each(logprobs)), default=math.nan)
+    return max((_mean(one) for one in arrays.items("logprobs", logprobs)), default=math.nan)
 
 
 def query_gain(given: ArrayLike, alone: ArrayLike) -> float:
     """Returns how much a passage raises the mean log-probability of a query's tokens: `given` it, less `alone`."""
     return _mean(given) - _mean(alone)
-
-
-def _each(logprobs: Sequence[ArrayLike]) -> list[ArrayLike]:
-    """Returns the lists of log-probabilities, one for each reference."""
-    if not isinstance(logprobs, list | tuple):
-        raise InvalidInput("logprobs", logprobs, "a list of log-probabilities for each reference")
-    return list(logprobs)
 
 
 def _mean(logprobs: ArrayLike) -> float:

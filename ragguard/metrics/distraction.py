@@ -103,8 +103,6 @@ class LearnedUdcg:
         `c` is the support vector machine's.
         """
         features = self._features("contexts", contexts)
-        if features.ndim != 2:
-            raise InvalidInput("contexts.shape", np.shape(contexts), f"(contexts, {self.k})")
         grade = arrays.read("outcome", outcome)
         question = np.asarray(groups)
         for argument, array in (("outcome", grade), ("groups", question)):

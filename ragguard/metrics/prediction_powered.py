@@ -132,8 +132,6 @@ def rogan_gladen(judged: ArrayLike, labelled: ArrayLike, strata: ArrayLike | Non
     says = np.asarray(judged, dtype=np.float64)
     y = np.asarray(labelled, dtype=np.float64)
     known = np.isfinite(y)
-    if not known.any():
-        return math.nan
     group = _merged(np.zeros(says.size, np.intp) if strata is None else np.asarray(strata), known)
     _, at = np.unique(group, return_inverse=True)
     # Each label stands for as many items of its stratum as there are for a label.

@@ -51,7 +51,7 @@ def ra_nwg(
     taken = _chosen(chosen, k, chosen_mask)
     _same_queries(pool=known, chosen=taken)
     weights = _weights(known, alpha, cap4, cap3)
-    return arrays.ratio(_worth(taken, weights), _best(known, weights, k))
+    return arrays.ratio((taken * weights).sum(axis=-1), _best(known, weights, k))
 
 
 def proc(
@@ -214,15 +214,10 @@ def _weights(counts: Integers, alpha: float, cap4: float, cap3: float) -> Floats
     return weights
 
 
-def _worth(counts: Integers, weights: Floats) -> Floats:
-    total: Floats = (counts * weights).sum(axis=-1)
-    return total
-
-
 def _best(counts: Integers, weights: Floats, k: int) -> Floats:
     """Returns the weight of the k heaviest passages; a grade 3 may weigh more than a 4."""
     order = np.argsort(-weights, axis=-1, kind="stable")
     heaviest = np.take_along_axis(counts, order, axis=-1)
     before = np.cumsum(heaviest, axis=-1) - heaviest
     taken = np.clip(k - before, 0, heaviest)
-    return _worth(taken, np.take_along_axis(weights, order, axis=-1))
+    return np.asarray((taken * np.take_along_axis(weights, order, axis=-1)).sum(axis=-1))

@@ -1,14 +1,20 @@
 """Correlations with outcomes against SciPy, intervals against what they must hold, sign flips against their level."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
+from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
 from ragguard import metrics as m
-from ragguard.metrics.agreement import ALL_UP_TO, sign_flips
+from ragguard.metrics.agreement import ALL_UP_TO, auc, cohen_kappa, sign_flips
+
+RATINGS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=30)
 
 
 def noisy(seed, n=200, strength=1.0):
@@ -189,3 +195,26 @@ def test_questions_without_a_value_are_left_out_of_their_measure_alone():
     (alone,) = sign_flips([gaps[:3]])
     assert (full.counted, part.counted) == (10, 3)
     assert (part.value, part.p, part.low, part.high) == (alone.value, alone.p, alone.low, alone.high)
+
+
+@given(RATINGS)
+def test_kappa_is_scikit_learns(pairs) -> None:
+    first, second = zip(*pairs, strict=True)
+    if len({*first, *second}) < 2:
+        assert math.isnan(cohen_kappa(first, second))
+        return
+    assert cohen_kappa(first, second) == pytest.approx(cohen_kappa_score(first, second), abs=1e-9)
+    grades = cohen_kappa(first, second, quadratic=True)
+    labels = list(range(6))
+    assert grades == pytest.approx(
+        cohen_kappa_score(first, second, weights="quadratic", labels=labels), abs=1e-9
+    )
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=2, max_size=40))
+def test_auc_is_scikit_learns(pairs) -> None:
+    scores, positive = zip(*pairs, strict=True)
+    if len(set(positive)) < 2:
+        assert math.isnan(auc(scores, positive))
+    else:
+        assert auc(scores, positive) == pytest.approx(roc_auc_score(positive, scores), abs=1e-9)

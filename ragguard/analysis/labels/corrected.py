@@ -15,10 +15,9 @@ from typing import Any, NamedTuple, TypeAlias
 from ragguard.analysis.comparison import interval_text
 from ragguard.analysis.labels.items import METRIC_OF, LabelItem, Place, latest, run_items
 from ragguard.analysis.labels.label_file import FEWEST, Label, agreements, by_place, check_text
-from ragguard.analysis.validation.agreement import cohen_kappa
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.errors import InvalidInput
-from ragguard.metrics.agreement import auc
+from ragguard.metrics.agreement import auc, cohen_kappa
 from ragguard.metrics.distraction import GAMMA, udcg
 from ragguard.metrics.prediction_powered import LEAST_LABELS, CorrectedMean, corrected_mean, rogan_gladen
 from ragguard.metrics.registry import METRICS

@@ -19,8 +19,8 @@ from statistics import fmean
 
 from ragguard.analysis.labels.items import GRADED, METRIC_OF, LabelItem, Place, digest_of
 from ragguard.analysis.page import PAGE_FILES, content_policy, page_json, write_data
-from ragguard.analysis.validation.agreement import cohen_kappa
 from ragguard.errors import InvalidInput
+from ragguard.metrics.agreement import cohen_kappa
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.runtime.faults import why_unreadable
 
