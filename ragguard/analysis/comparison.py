@@ -102,7 +102,7 @@ def questions_needed(change: Change, metrics: int) -> int | None:
 def _more_questions(changes: Sequence[Change]) -> str:
     """Returns the sentence about how many more questions might tell the sides apart; "" where nothing differs."""
     asked = [
-        (needed - change.questions, change)
+        (max(2, needed - change.questions), change)
         for change in changes
         # One question has no spread.
         if change.questions > 1 and (needed := questions_needed(change, len(changes))) is not None
@@ -113,8 +113,6 @@ def _more_questions(changes: Sequence[Change]) -> str:
     named = f"{change.metric} {change.shown}"
     if more > _WORTH_ASKING * change.questions:
         return f" The clearest, {named}, is too small for so few questions."
-    if more <= 0:
-        return f" A few more questions may show that of {named}."
     return f" About {more:,} more questions would be enough, if {named} holds."
 
 

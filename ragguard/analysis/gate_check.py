@@ -214,8 +214,6 @@ def _against(
     doubtful; raises InvalidInput where they have no passage in common."""
     known = baselines.baseline(store, name)
     there = baselines.count_runs(store, known.span)
-    if not there:
-        raise InvalidInput(f"the baseline {name}", "no run: all were deleted", "one with runs; set it again")
     gone = f"{known.runs - there:,} of the {known.runs:,} runs of the baseline {name} were deleted since"
     doubts = [gone] if there < known.runs else []
     span = None if after is not None else baselines.runs_since(store)

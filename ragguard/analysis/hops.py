@@ -213,10 +213,8 @@ def _places(step: RetrievalStep) -> str:
 
 def _outcome(step: RetrievalStep, *, scored: bool) -> str:
     """Returns in words the state of a hop that has no scores of its own."""
-    if step.error:
-        return f"{step.status}: {line_of(step.error)}"
-    if step.status != "ok":
-        return step.status
+    if step.error or step.status != "ok":
+        return ": ".join(filter(None, [step.status, line_of(step.error or "")]))
     if not (step.passages or step.candidates):
         return "nothing was found"
     if not step.passages and not step.decision:

@@ -92,15 +92,12 @@ def compare(before: Questions, after: Questions, draws: int = 9999, seed: int = 
     A difference within numerical tolerance, a millionth of the larger value or of 1, is none. Up to 14 questions all
     patterns of signs are tried, beyond that `draws` random ones.
     """
-    for side, one in (("first", before), ("second", after)):
-        if not one.asked:
-            allowed = "scored runs; make some with `ragguard score RUNS.jsonl --store new.db`"
-            raise InvalidInput(f"the {side} side", "no runs", allowed)
     shared = sorted(before.asked.keys() & after.asked.keys())
     if not shared:
         raise InvalidInput(
             "the two sides", f"{len(before.asked)} and {len(after.asked)} questions",
-            "at least one question in common; they are paired by their normalised text",
+            "scored runs (`ragguard score RUNS.jsonl --store new.db`) of at least one question in common, by its "
+            "normalised text",
         )  # fmt: skip
     both = sorted(before.values.keys() & after.values.keys())
     if not both:

@@ -4,9 +4,9 @@ remarks on what was selected, dropped, or too long for a model."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from rich.markup import escape
 
@@ -56,12 +56,10 @@ def short_id(run_id: str) -> str:
 
 
 def run_of_part(part: str, ids: Sequence[str]) -> str:
-    """Returns the id that equals `part`, else the only one that ends in it, else the only one that has it."""
-    meant: list[str] = []
-    for fits in (part.__eq__, lambda one: one.endswith(part), lambda one: part in one):
-        meant = [one for one in ids if part and fits(one)]
-        if len(meant) == 1:
-            return meant[0]
+    """Returns the id that equals `part`, else the only one that has it."""
+    meant = [one for one in ids if part and part in one]
+    if part in meant or len(meant) == 1:
+        return part if part in meant else meant[0]
     latest = f"the latest are {', '.join(reversed(ids[-_SHOWN:])) or 'none'}"
     several = f"it fits {', '.join(meant[:_SHOWN])} and others" if meant else latest
     allowed = (
@@ -101,55 +99,47 @@ def would_drop(ranks: Sequence[int]) -> str:
     return f"the guard, in shadow, would drop passage{'s' if len(ranks) > 1 else ''} {which}" if ranks else ""
 
 
-class ShadowReport:
-    """The decisions of guards in shadow over many runs."""
+class ShadowStep(NamedTuple):
+    """The decision of a guard in shadow at one step."""
 
-    def __init__(self) -> None:
-        self._passages = 0
-        self._dropped = 0
-        self._utilities: list[float] = []
-        """The utilities of the passages that would have been dropped, as far as they were scored."""
-        self._lost_in: list[str] = []
-        self._elapsed_ms: list[float] = []
+    run_id: str
+    passages: int
+    dropped: list[float | None]
+    """The utilities of the passages that it would have dropped; None for those that were not scored."""
+    elapsed_ms: float
 
-    def add(self, overview: Overview) -> None:
-        """Adds the decisions of a run."""
-        shadowed: dict[int, set[int]] = {}
-        for step in overview.steps:
-            if step.decision is not None and "would_drop" in step.decision:
-                shadowed[step.seq] = {rank for _, rank, *_ in step.decision["would_drop"]}
-                self._passages += len(step.decision["kept"])
-                self._dropped += len(shadowed[step.seq])
-                self._elapsed_ms.append(float(step.decision["elapsed_ms"] or 0))
-        if shadowed:
-            utilities = {
-                (seq, rank): value / SCALE
-                for seq, rank, name, value, *_ in json.loads(overview.summary.of_passages)
-                if name == "utility" and rank in shadowed.get(seq, ())
-            }
-            self._utilities += utilities.values()
-            self._lost_in += [overview.row["id"]] * any(value >= CLEAR for value in utilities.values())
 
-    def __str__(self) -> str:
-        """Returns the counts in a few sentences; empty where no guard was in shadow."""
-        if not self._elapsed_ms:
-            return ""
-        steps, scored = len(self._elapsed_ms), len(self._utilities)
-        said = (
-            f"The guard, in shadow, would have dropped {self._dropped:,} of {self._passages:,} passages at "
-            f"{steps:,} step{'' if steps == 1 else 's'}, in {median(self._elapsed_ms):.0f} ms each."
-        )
-        if scored:
-            misleading = sum(value < -CLEAR for value in self._utilities)
-            helpful = sum(value >= CLEAR for value in self._utilities)
-            where = f": look at {', '.join(self._lost_in[:_SHOWN])}" if self._lost_in else ""
-            said += (
-                f" By their scored utility {misleading:,} of these mislead, {scored - misleading - helpful:,} do "
-                f"neither, and {helpful:,} help{'s' if helpful == 1 else ''}{where}."
-            )
-        if unscored := self._dropped - scored:
-            said += f" {unscored:,} of these have no utility: score the runs with the scorer `utility`."
+def shadow_steps(overview: Overview) -> Iterator[ShadowStep]:
+    """Yields the decisions of guards in shadow in a run."""
+    decided = [step for step in overview.steps if step.decision and "would_drop" in step.decision]
+    scored = json.loads(overview.summary.of_passages) if decided else ()
+    utilities = {(seq, rank): value / SCALE for seq, rank, name, value, *_ in scored if name == "utility"}
+    for step in decided:
+        decision = step.decision or {}
+        dropped = [utilities.get((step.seq, rank)) for _, rank, *_ in decision["would_drop"]]
+        took = float(decision["elapsed_ms"] or 0)
+        yield ShadowStep(overview.row["id"], len(decision["kept"]), dropped, took)
+
+
+def about_shadow(decided: Sequence[ShadowStep]) -> str:
+    """Says what guards in shadow would have dropped at many steps, and whether it misleads or helps by its utility."""
+    steps = "1 step" if len(decided) == 1 else f"{len(decided):,} steps"
+    dropped = [(utility, step.run_id) for step in decided for utility in step.dropped]
+    said = (
+        f"The guard, in shadow, would have dropped {len(dropped):,} of {sum(step.passages for step in decided):,} "
+        f"passages at {steps}, in {median(step.elapsed_ms for step in decided):.0f} ms each."
+    )
+    scored = [(utility, run_id) for utility, run_id in dropped if utility is not None]
+    if not scored:
         return said
+    misleading = sum(utility < -CLEAR for utility, _ in scored)
+    lost_in = [run_id for utility, run_id in scored if utility >= CLEAR]
+    neither, helpful = len(scored) - misleading - len(lost_in), len(lost_in)
+    where = f": look at {', '.join(list(dict.fromkeys(lost_in))[:_SHOWN])}" if lost_in else ""
+    return (
+        f"{said} By their scored utility {misleading:,} of these mislead, {neither:,} do neither, and {helpful:,} "
+        f"help{'s' if helpful == 1 else ''}{where}."
+    )
 
 
 def named(scores: Iterable[Score]) -> list[str]:

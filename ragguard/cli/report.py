@@ -17,11 +17,13 @@ from ragguard.analysis.labels.label_file import read_label_file
 from ragguard.analysis.page import explanation_of, selection_numbers, summary, write_html
 from ragguard.analysis.wording import (
     MISLEADS,
-    ShadowReport,
+    ShadowStep,
     about_selections,
+    about_shadow,
     as_markup,
     question_line,
     run_of_part,
+    shadow_steps,
     short_id,
 )
 from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_results, show_table
@@ -116,11 +118,11 @@ def _show_run(source: ScoredSource, wanted: str, *, as_json: bool) -> None:
 def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
     lines: list[dict[str, Any]] = []
     selections: list[tuple[float, float]] = []
-    shadow = ShadowReport()
+    shadow: list[ShadowStep] = []
     engines: set[str] = set()
     for overview in runs:
         selections += selection_numbers(overview).values()
-        shadow.add(overview)
+        shadow += shadow_steps(overview)
         engines.update(overview.summary.engines)
         lines.append(summary(overview))
     if not lines:
@@ -163,8 +165,8 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
         console.print(f"[yellow]{as_markup(remark)}.[/]")
     if selections:
         console.print(about_selections(selections))
-    if said := str(shadow):
-        console.print(said)
+    if shadow:
+        console.print(about_shadow(shadow))
     console.print(
         "One run with its hops: --run ID (any part that no other run has). A page: --html report.html"
     )

@@ -15,7 +15,7 @@ import typer
 from ragguard.analysis.labels.corrected import judge_tables
 from ragguard.analysis.labels.label_file import read_label_file
 from ragguard.analysis.validation.answering import answered_and_scored, compare_readers
-from ragguard.analysis.validation.contexts import Context, Progress, Scored, score_contexts
+from ragguard.analysis.validation.contexts import Context, Progress, Scored, rank_values
 from ragguard.analysis.validation.correlations import measured
 from ragguard.analysis.validation.correlations import tables as correlation_tables
 from ragguard.analysis.validation.dataset import read_dataset
@@ -70,8 +70,7 @@ def run(
 ) -> None:
     """Find out which metric predicts how good the answers are.
 
-    Exit code 0: done. 1: some of the --engine or --entailers gave nothing, and the others were compared. 2: not
-    possible: no such file, another format, no outcomes, no engine.
+    Exit code 0: done. 2: not possible: no such file, another format, no outcomes, no engine, or one that fails.
     """
     for option, path in (("--markdown", markdown), ("--json", as_json)):
         if path is not None:
@@ -81,26 +80,25 @@ def run(
     for other in others.items():
         refuse_together(("--labels", labels), ("--entailers", entailers), other)
     refuse_together(("--metric", metric), ("several --engine", len(engines) > 1))
-    failed: list[str] = []
     remarks: list[str] = []
     with work_status() as tell:
         if labels is not None:
             judged = open_source(data).scored_runs()
             found = judge_tables(judged, read_label_file(labels, models=True), data)
         elif named is not None:
-            found, failed = asyncio.run(_entailers(data, dict.fromkeys(named)))
+            found = asyncio.run(_entailers(data, dict.fromkeys(named)))
         else:
             contexts, chosen = read_dataset(data, k, remarks=remarks), names_of(scorers) or ()
             if len(engines) > 1:
-                found, failed = asyncio.run(_readers(contexts, engines, judge, chosen, tell))
+                found = asyncio.run(_readers(contexts, engines, judge, chosen, tell))
             else:
+                scored = [Scored(one, rank_values(one)) for one in contexts]
                 if engines:
                     work = scored_by_engine(contexts, data, engines[0], judge, chosen, tell, remarks)
+                    scored = asyncio.run(work)
                 elif chosen or judge is not None:
                     raise InvalidInput("engine", None, "--engine, for --scorers and --judge")
-                else:
-                    work = score_contexts(contexts, None, scorers=())
-                found = correlation_tables(measured(asyncio.run(work)), metric)
+                found = correlation_tables(measured(scored), metric)
     notes = [f"{remark}." for remark in remarks]
     tables = [replace(table, notes=(*table.notes, *notes)) for table in found]
     show_results(tables)
@@ -108,13 +106,9 @@ def run(
         markdown.write_text("\n".join(table.markdown() for table in tables), encoding="utf-8")
     if as_json is not None:
         as_json.write_text(json.dumps([table.as_dict() for table in tables], indent=2), encoding="utf-8")
-    for sentence in failed:
-        say(f"ragguard validate: {sentence}", error=True)
-    if failed:
-        raise typer.Exit(1)
 
 
-async def _entailers(data: str, addresses: Iterable[str]) -> tuple[list[Table], list[str]]:
+async def _entailers(data: str, addresses: Iterable[str]) -> list[Table]:
     pairs = read_pairs(data)
     async with AsyncExitStack() as stack:
         opened = {one: await stack.enter_async_context(aclosing(entailer_of(one))) for one in addresses}
@@ -124,7 +118,7 @@ async def _entailers(data: str, addresses: Iterable[str]) -> tuple[list[Table], 
 async def _readers(
     contexts: Sequence[Context], addresses: Sequence[str], judge: str | None, scorers: Sequence[str],
     tell: Progress,
-) -> tuple[list[Table], list[str]]:  # fmt: skip
+) -> list[Table]:  # fmt: skip
     async with AsyncExitStack() as stack:
         wanted = dict.fromkeys([*addresses, *filter(None, [judge])])
         opened = {one: await stack.enter_async_context(aclosing(connect(one))) for one in wanted}

@@ -69,8 +69,8 @@ def test_a_report_of_what_is_no_scored_store(stores, name, way_out):
 @pytest.mark.parametrize(
     ("name", "way_out"),
     [
-        ("empty.db", "the second side: got 'no runs'; allowed: scored runs; make some with `ragguard score"),
-        ("zero.db", "`ragguard score"),
+        ("empty.db", "the two sides: got '40 and 0 questions'; allowed: scored runs (`ragguard score"),
+        ("zero.db", "40 and 0 questions"),
         ("newer.db", "Read it with that version, or name another file"),
         ("foreign.db", "another program; name another file"),
         ("missing.db", "check the path"),

@@ -98,16 +98,3 @@ def test_validate_of_wrong_input_ends_in_one_sentence(contexts, arguments, told)
     text = " ".join(done.output.split())
     assert told in text
     assert "Traceback" not in text
-
-
-@pytest.mark.parametrize("arguments", [
-    ("exam", "--entailers", "words,http://127.0.0.1:9/v1"), ("DATA", "-e", "nano", "-e", "http://127.0.0.1:9/v1"),
-])  # fmt: skip
-def test_validate_with_a_dead_one_among_several_shows_the_others_and_exits_with_1(
-    contexts, tmp_path, arguments
-):
-    out = tmp_path / "out.json"
-    done = validate(*(contexts if one == "DATA" else one for one in arguments), "--json", out)
-    assert done.exit_code == 1, done.output
-    assert "ragguard validate: http://127.0.0.1:9/v1 " in done.stderr
-    assert json.loads(out.read_text())[0]["rows"]

@@ -101,10 +101,8 @@ def _label(where: str, line: str) -> Label | None:
         raise InvalidInput(
             where, said, f"a `label` from {allowed[0]} to {allowed[-1]}, of a kind that there is"
         )
-    if not by:
-        raise InvalidInput(where, "no name", "`by`, the name of the person who gave the label")
     is_model = data.get("model") is True
-    if not is_model and _MODEL.search(by):
+    if not by or (_MODEL.search(by) and not is_model):
         raise InvalidInput(where, by, 'a person in `by`; say "model": true where a model gave the label')
     return Label(place, float(said), by, digest=digest, judge=judge, is_model=is_model)
 

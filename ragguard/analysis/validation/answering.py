@@ -171,10 +171,9 @@ async def compare_readers(
     *,
     judge: Engine | None = None,
     scorers: Sequence[str] = (),
-    seed: int = 0,
     progress: Progress = silent,
-) -> tuple[list[Table], list[str]]:
-    """Returns the tables, and a sentence about each reader that failed; where all fail, the error is raised.
+) -> list[Table]:
+    """Returns what each reader answers, and which metrics go with its outcomes; raises the error of one that fails.
 
     Answers that the data have are another model's: each reader answers for itself. Contexts need texts and references.
     """
@@ -184,20 +183,15 @@ async def compare_readers(
         raise InvalidInput("contexts", "none", allowed)
     rows: list[tuple[Cell, ...]] = []
     predicted: dict[str, dict[str, tuple[Cell, ...]]] = {}
-    notes, failed = list[str](), list[str]()
+    about = "SePer: its belief in the references before and after reading, with `--scorers belief`."
+    notes = [f"Each reader's own greedy answers. {about}"]
     for name, reader in readers.items():
-        try:
-            scored = await answered_and_scored(asked, reader, judge, scorers, progress=progress)
-        except RagguardError as error:
-            failed.append(f"{name} gave no answers: {error}.")
-            if len(failed) == len(readers):
-                raise
-            continue
+        scored = await answered_and_scored(asked, reader, judge, scorers, progress=progress)
         rows += _answers(name, scored)
         missing = {f"{one.scorer}: {one.message}" for context in scored for one in context.failures}
         notes += [f"{name}: {why}." for why in sorted(missing)[:3]]
         try:
-            first = tables(measured(scored), seed=seed)[0]
+            first = tables(measured(scored))[0]
             predicted[name] = {str(row[0]): row[1:4] for row in first.rows}
         except RagguardError as error:
             notes.append(f"{name}: {error}.")
@@ -211,8 +205,6 @@ async def compare_readers(
         "ΔSePer",
         "contexts",
     )
-    about = "SePer: its belief in the references before and after reading, with `--scorers belief`."
-    notes = [f"Each reader's own greedy answers. {about}", *failed, *notes]
     source = "UDCG, table 6, and SePer, figure 4"
     metrics = dict.fromkeys(metric for of_reader in predicted.values() for metric in of_reader)
     none: tuple[Cell, ...] = (None, None, None)
@@ -224,7 +216,7 @@ async def compare_readers(
     shown = Table(
         "readers", "What each reader answers", columns, tuple(rows), source=source, notes=tuple(notes)
     )
-    return [shown, Table("readers-correlations", which, titles, of_metrics)], failed
+    return [shown, Table("readers-correlations", which, titles, of_metrics)]
 
 
 def _answers(name: str, scored: Sequence[Scored]) -> list[tuple[Cell, ...]]:

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
-from ragguard.errors import InvalidInput
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
@@ -142,21 +141,17 @@ def rank_values(context: Context) -> dict[str, float]:
 
 async def score_contexts(
     contexts: Sequence[Context],
-    engine: Engine | None,
+    engine: Engine,
     *,
     judge: Engine | None = None,
     scorers: Sequence[str | Scorer] = ("utility",),
     progress: Progress = silent,
 ) -> list[Scored]:
-    """Returns the values of all metrics for each context, in their order; without `scorers` no engine is asked.
+    """Returns the values of all metrics for each context, in their order.
 
     A score that an engine could not give is a failure of that context. Nothing is left out for its length.
     Questions that two contexts share are asked once.
     """
-    if not scorers:
-        return [Scored(context, rank_values(context)) for context in contexts]
-    if engine is None:
-        raise InvalidInput("engine", engine, "an engine, for scorers " + ", ".join(map(str, scorers)))
     longest = max((len(context.passages) for context in contexts), default=1)
     shared = connect(engine)
     pipeline = ScoringPipeline(

@@ -125,7 +125,7 @@ def held_out_values(scored: Sequence[Scored]) -> dict[str, Floats]:
     return columns
 
 
-def fit_udcg(scored: Sequence[Scored], engine: str = "", judge: str = "", *, seed: int = 0) -> UdcgFit:
+def fit_udcg(scored: Sequence[Scored], engine: str = "", judge: str = "") -> UdcgFit:
     """Returns the γ and the weights by place that are fitted on all contexts, and their worth on held-out questions."""
     contexts = _Contexts(scored)
     fitted = held_out_values(scored)
@@ -148,11 +148,11 @@ def fit_udcg(scored: Sequence[Scored], engine: str = "", judge: str = "", *, see
         contexts=len(contexts.rows),
         questions=len(contexts.differing),
         held_out={
-            name: correlate(values, outcome, "somers_d", groups, seed=seed, flat=0.0)
+            name: correlate(values, outcome, "somers_d", groups, flat=0.0)
             for name, values in {UDCG: usual, **fitted}.items()
         },
         gains={
-            name: paired_bootstrap(values, usual, groups, outcome, "somers_d", seed=seed, flat=0.0)
+            name: paired_bootstrap(values, usual, groups, outcome, "somers_d", flat=0.0)
             for name, values in fitted.items()
         },
         engine=engine,

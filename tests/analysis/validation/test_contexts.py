@@ -7,7 +7,6 @@ import pytest
 from ragguard import world
 from ragguard.analysis.validation.contexts import Context, rank_values, score_contexts
 from ragguard.engines.connect import connect
-from ragguard.errors import InvalidInput
 from ragguard.metrics import udcg
 from ragguard.records import Passage
 
@@ -72,10 +71,3 @@ async def test_scores_of_the_pipeline_come_with_the_rank_measures():
         assert one.values["ndcg_at_k"] == 1.0
         assert "utility" not in one.values
         assert not one.failures
-
-
-async def test_without_scorers_no_engine_is_needed_and_with_them_one_is():
-    (found,) = await score_contexts([judged(1, 0)], None, scorers=())
-    assert found.values["precision"] == 0.5
-    with pytest.raises(InvalidInput):
-        await score_contexts([judged(1, 0)], None)
