@@ -49,7 +49,6 @@ class GgufFile:
             embed = self._read("token_embd.weight")
             heads, width = self._number("attention.head_count"), self._number("embedding_length")
             config = Config(
-                vocab_size=len(embed),
                 hidden_size=width,
                 num_hidden_layers=self._number("block_count"),
                 num_attention_heads=heads,
@@ -116,7 +115,7 @@ def _in_halves(matrix: Floats, heads: int) -> Floats:
 
 
 _CONTROL, _USER_DEFINED = 3, 4
-"""Kinds of tokens in GGUF that stand for themselves in a text."""
+"""Kinds of tokens in GGUF that stand for themselves in a text; the text of an answer has none of the former."""
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
     r"\s+(?!\S)|\s+"
@@ -131,12 +130,12 @@ class GgufTokenizer:
         self._file = file
         self._tokens: list[str] = file.value("tokenizer.ggml.tokens", [])
         kinds = file.value("tokenizer.ggml.token_type", [])
-        self._special = {i for i, kind in enumerate(kinds) if kind == _CONTROL}
-        self.added_tokens_decoder = {
-            i: self._tokens[i] for i, kind in enumerate(kinds) if kind in (_CONTROL, _USER_DEFINED)
-        }
+        added = {i: kind == _CONTROL for i, kind in enumerate(kinds) if kind in (_CONTROL, _USER_DEFINED)}
+        self.added_tokens_decoder = {i: self._tokens[i] for i in added}
         """The tokens that stand for themselves in a text, by their ids."""
-        self._tokenizer = _made(file, self._tokens, self.added_tokens_decoder)
+        self._tokenizer = _made(
+            file, self._tokens, {self._tokens[i]: special for i, special in added.items()}
+        )
         self.chat_template = file.value("tokenizer.chat_template") or None
 
     @property
@@ -153,8 +152,7 @@ class GgufTokenizer:
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
         """Returns the text of ids."""
-        shown = [i for i in ids if not (skip_special_tokens and i in self._special)]
-        return str(self._tokenizer.decode(shown, skip_special_tokens=False))
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens))
 
     def apply_chat_template(
         self, turns: Sequence[Mapping[str, str]], tokenize: bool, add_generation_prompt: bool, **settings: Any
@@ -188,7 +186,7 @@ def _refuse(message: str) -> None:
     raise TemplateError(message)
 
 
-def _made(file: GgufFile, tokens: list[str], added: Mapping[int, str]) -> Any:
+def _made(file: GgufFile, tokens: list[str], added: Mapping[str, bool]) -> Any:
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
     kind, split = file.value("tokenizer.ggml.model"), file.value("tokenizer.ggml.pre", "default")
@@ -208,7 +206,9 @@ def _made(file: GgufFile, tokens: list[str], added: Mapping[int, str]) -> Any:
         steps.insert(0, pre_tokenizers.Split(Regex(_LLAMA3), behavior="isolated"))
     made.pre_tokenizer = pre_tokenizers.Sequence(steps)
     made.decoder = decoders.ByteLevel()
-    made.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in added.values()])
+    made.add_tokens(
+        [AddedToken(token, normalized=False, special=special) for token, special in added.items()]
+    )
     return made
 
 

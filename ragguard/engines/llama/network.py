@@ -37,14 +37,10 @@ LEAST_SHARED = 8
 """The shortest prefix that is shared: shorter ones cost more to keep than to compute again."""
 
 
-def _always() -> None:
-    """Lets a computation go on."""
-
-
 class Network:
     """A transformer as a `ComputingModel`; `ends` are the tokens that end an answer."""
 
-    def __init__(self, transformer: Transformer, ends: Set[int] = frozenset()) -> None:
+    def __init__(self, transformer: Transformer, ends: Set[int]) -> None:
         self.config, self._transformer, self._ends = transformer.config, transformer, ends
 
     def logprobs(self, rows: Rows, asks: Asks, request: Request, still_wanted: StillWanted) -> Logprobs:
@@ -52,33 +48,21 @@ class Network:
         starts = sorted({ask.after for ask in asks})
         columns = sorted({token for ask in asks for token in ask.tokens})
         asked = [[*row, *start] for row in rows for start in starts]
-        found = self.next_logprobs(asked, columns, still_wanted).astype(np.float64)
-        table = found.reshape(len(rows), len(starts), -1)
+        out = np.empty((len(asked), len(columns)))
+
+        def keep(indices: list[int], hidden: Floats) -> None:
+            still_wanted()
+            out[indices] = self._transformer.logprobs(hidden[:, -1])[:, columns]
+
+        self._read(asked, [1] * len(asked), keep)
+        table = out.reshape(len(rows), len(starts), -1)
         return [
             table[:, starts.index(ask.after)][:, [columns.index(token) for token in ask.tokens]]
             for ask in asks
         ]
 
-    def next_logprobs(
-        self,
-        prompts: Rows,
-        columns: Sequence[int] | None = None,
-        still_wanted: StillWanted = _always,
-    ) -> Floats:
-        """Returns (prompts, columns): the log-probabilities of these next tokens of each prompt, of all by default."""
-        taken = slice(None) if columns is None else list(columns)
-        width = self.config.vocab_size if columns is None else len(columns)
-        out = np.empty((len(prompts), width), np.float32)
-
-        def keep(indices: list[int], hidden: Floats) -> None:
-            still_wanted()
-            out[indices] = self._transformer.logprobs(hidden[:, -1])[:, taken]
-
-        self._read(prompts, [1] * len(prompts), keep)
-        return out
-
     def text_logprobs(
-        self, rows: Rows, texts: Rows, request: Request | None, still_wanted: StillWanted
+        self, rows: Rows, texts: Rows, request: Request, still_wanted: StillWanted
     ) -> list[list[float]]:
         """Returns the log-probabilities of the tokens of each row's text, which follows it."""
         out: list[list[float]] = [[] for _ in rows]
@@ -217,13 +201,7 @@ def chunks(lengths: Sequence[int]) -> Iterator[list[int]]:
 def _common(one: Tokens, other: Tokens) -> int:
     """Returns the length of the longest common prefix of two prompts that leaves the last id of each out."""
     longest = min(len(one), len(other)) - 1
-    if one[:longest] == other[:longest]:
-        return longest
-    low, high = 0, longest
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle)
-    return low
+    return next((at for at in range(longest) if one[at] != other[at]), longest)
 
 
 def shared_by_all(prompts: Sequence[Tokens], tails: Sequence[int]) -> int:
@@ -237,22 +215,21 @@ def shared_by_all(prompts: Sequence[Tokens], tails: Sequence[int]) -> int:
     return shared if shared >= LEAST_SHARED else 0
 
 
-def shared_lengths(prompts: Sequence[Tokens], tails: Sequence[int] | None = None) -> list[int]:
+def shared_lengths(prompts: Sequence[Tokens], tails: Sequence[int]) -> list[int]:
     """Returns for each prompt the length of the prefix that it shares with a group of others; 0 where none is worth it.
 
     Prompts are sorted, and neighbours are added to a group as long as the group saves more with them. The last `tails`
-    tokens of each prompt (default: one) are never part of a shared prefix.
+    tokens of each prompt are never part of a shared prefix.
     """
-    own = tails or [1] * len(prompts)
     order = sorted(range(len(prompts)), key=lambda i: tuple(prompts[i]))
     lengths = [0] * len(prompts)
     start = 0
     while start < len(order):
-        length, size = len(prompts[order[start]]) - own[order[start]], 1
+        length, size = len(prompts[order[start]]) - tails[order[start]], 1
         while start + size < len(order):
             other = order[start + size]
             shorter = min(length, _common(prompts[order[start + size - 1]], prompts[other]))
-            shorter = min(shorter, len(prompts[other]) - own[other])
+            shorter = min(shorter, len(prompts[other]) - tails[other])
             if shorter < LEAST_SHARED or shorter * size <= length * (size - 1):
                 break
             length, size = shorter, size + 1

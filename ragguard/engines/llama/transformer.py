@@ -22,7 +22,6 @@ Tokens: TypeAlias = Sequence[int]
 class Config:
     """The network's size, named as in a Hugging Face Llama configuration."""
 
-    vocab_size: int
     hidden_size: int
     num_hidden_layers: int
     num_attention_heads: int

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ragguard import world
 from ragguard.engines.base import Message, Prompt
+from ragguard.engines.labels import NextTokenAsk
 from ragguard.engines.llama import network
 from ragguard.engines.llama.network import LEAST_SHARED, Network, one_thread, shared_lengths
 from ragguard.engines.local.local_engine import Drawn
@@ -17,6 +18,8 @@ from ragguard.engines.prompts import load_prompts
 from ragguard.engines.requests import DrawRequest
 
 TOKENIZER = load_tokenizer()
+ASKED = DrawRequest((), 1, 1, 1.0)
+"""A request whose priority alone is used."""
 
 
 def prompts_of(n: int, *, documents: int = 4) -> list[list[int]]:
@@ -34,10 +37,16 @@ def prompts_of(n: int, *, documents: int = 4) -> list[list[int]]:
     return ids
 
 
+def next_logprobs(model: Network, ids: list[list[int]]) -> np.ndarray:
+    """Returns (prompts, vocabulary): the log-probabilities of all next tokens."""
+    every = NextTokenAsk((), tuple(range(len(TOKENIZER))))
+    return model.logprobs(ids, [every], ASKED, lambda: None)[0]
+
+
 def test_a_batch_gives_what_each_prompt_gives_alone() -> None:
     model, ids = load_network(), prompts_of(40)
-    together = model.next_logprobs(ids)
-    alone = np.concatenate([model.next_logprobs([row]) for row in ids])
+    together = next_logprobs(model, ids)
+    alone = np.concatenate([next_logprobs(model, [row]) for row in ids])
     assert np.abs(together - alone).max() < 1e-3
     assert np.allclose(np.exp(together).sum(axis=1), 1.0, atol=1e-4)
 
@@ -51,7 +60,7 @@ def test_sampled_logprobs_are_those_of_a_fresh_reading() -> None:
     model, ids = load_network(), prompts_of(6)
     for row, samples in zip(ids, drawn_from(model, ids, n=4, max_tokens=6, seed=1), strict=True):
         for tokens, logprobs, _ in samples:
-            fresh = [model.next_logprobs([[*row, *tokens[:k]]])[0, token] for k, token in enumerate(tokens)]
+            fresh = [next_logprobs(model, [[*row, *tokens[:k]]])[0, token] for k, token in enumerate(tokens)]
             assert np.allclose(fresh, logprobs, atol=1e-3)
             assert TOKENIZER.end not in tokens[:-1]
 
@@ -63,7 +72,7 @@ def test_samples_follow_the_distribution() -> None:
     )
     (drawn,) = drawn_from(model, [row], n=20_000, max_tokens=1, seed=2)
     counts = np.bincount([tokens[0] for tokens, *_ in drawn], minlength=len(TOKENIZER)) / 20_000
-    assert np.abs(counts - np.exp(model.next_logprobs([row])[0])).max() < 0.01
+    assert np.abs(counts - np.exp(next_logprobs(model, [row])[0])).max() < 0.01
 
 
 def test_temperature_of_zero_is_greedy_and_a_low_one_sharpens() -> None:
@@ -73,13 +82,13 @@ def test_temperature_of_zero_is_greedy_and_a_low_one_sharpens() -> None:
         drawn = drawn_from(model, ids, n=20, max_tokens=1, seed=1, temperature=temperature)
         return [{tokens[0] for tokens, *_ in samples} for samples in drawn]
 
-    assert kinds(0.0) == [{best} for best in model.next_logprobs(ids).argmax(axis=1)]
+    assert kinds(0.0) == [{best} for best in next_logprobs(model, ids).argmax(axis=1)]
     assert sum(map(len, kinds(0.3))) <= sum(map(len, kinds(3.0)))
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=24).map(lambda row: [9, *row]), max_size=14))
 def test_shared_beginnings_are_common_and_leave_something(rows: list[list[int]]) -> None:
-    lengths = shared_lengths(rows)
+    lengths = shared_lengths(rows, [1] * len(rows))
     groups: dict[tuple[int, ...], int] = {}
     for row, length in zip(rows, lengths, strict=True):
         assert length == 0 or LEAST_SHARED <= length < len(row)
@@ -90,7 +99,7 @@ def test_shared_beginnings_are_common_and_leave_something(rows: list[list[int]])
 @pytest.mark.parametrize("length", [1, 2, 700])
 def test_lengths_at_the_edges(length: int) -> None:
     row = [TOKENIZER.begin, *([TOKENIZER.ids["Ada"]] * (length - 1))]
-    assert np.isfinite(load_network().next_logprobs([row, row[:1]])).all()
+    assert np.isfinite(next_logprobs(load_network(), [row, row[:1]])).all()
 
 
 def test_threads_of_openblas_are_given_back() -> None:
