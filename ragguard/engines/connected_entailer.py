@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 
 from ragguard.engines.base import EngineInfo
@@ -64,7 +63,7 @@ class ConnectedEntailer:
         self._entailer = PerProcess(make)
         self._entailer.get()
         self._known = PerProcess[dict[Pair, Known]](dict)
-        self._account = account
+        self._account = account or Account()
 
     async def entail(
         self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
@@ -78,7 +77,7 @@ class ConnectedEntailer:
 
     async def info(self) -> EngineInfo:
         """Returns the description of the entailer; the requests for it are counted."""
-        with nullcontext() if self._account is None else self._account.calling(0):
+        with self._account.calling(0):
             return await self._entailer.get().info()
 
     async def aclose(self) -> None:
@@ -87,8 +86,6 @@ class ConnectedEntailer:
 
     async def _ask(self, pairs: Sequence[Pair], *, deadline: float | None, priority: int) -> Entailments:
         entailer = self._entailer.get()
-        if self._account is None:
-            return await entailer.entail(pairs, deadline=deadline, priority=priority)
         texts = "".join(pair.question * 2 + pair.premise + pair.hypothesis for pair in pairs)
         with self._account.calling() as call:
             reply = await entailer.entail(pairs, deadline=deadline, priority=priority)

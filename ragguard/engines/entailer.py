@@ -165,12 +165,6 @@ class EngineEntailer:
         """Returns one row for each pair: the probabilities of the three labels, made to sum to 1, and their mass."""
         prompts = await self._set()
         labels = prompts.labels("entailment")
-        if len(labels) != len(RELATIONS):
-            raise InvalidInput(
-                f"labels of task `entailment` in prompt set {prompts.identity}",
-                labels,
-                "three: one each for entailment, neutral, contradiction, in this order",
-            )
 
         async def ask(distinct: Sequence[Pair]) -> Entailments:
             rendered = [

@@ -52,8 +52,9 @@ class ForeignCalls:
         weakref.finalize(self, loop.stop)
         return loop
 
-    def stop(self) -> None:
-        """Ends the thread; a further call starts another one."""
+    async def close(self, thing: Engine | Entailer) -> None:
+        """Closes the object, and ends the thread; a further call starts another one."""
+        await self.result(thing.aclose)
         self._loop.stop()
 
     async def result(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -121,9 +122,7 @@ class ForeignEngine(Layer):
 
     async def aclose(self) -> None:
         """Closes the engine, and ends its thread."""
-        calls = self._calls.get()
-        await calls.result(self._engine.aclose)
-        calls.stop()
+        await self._calls.get().close(self._engine)
 
 
 class ForeignEntailer:
@@ -147,6 +146,4 @@ class ForeignEntailer:
 
     async def aclose(self) -> None:
         """Closes the entailer, and ends its thread."""
-        calls = self._calls.get()
-        await calls.result(self._entailer.aclose)
-        calls.stop()
+        await self._calls.get().close(self._entailer)

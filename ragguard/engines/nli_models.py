@@ -162,8 +162,6 @@ class ClassifyEntailer:
             for part, answer in zip(parts, answers, strict=True)
             for row in _rows(answer, len(part), self._url)
         ]
-        if len({len(probs) for probs, _ in rows}) > 1:
-            raise EngineProtocolError(f"{self._url}: rows differ in their classes")
         p = np.array([probs for probs, _ in rows], dtype=np.float64)
         read = sum(usage_of(answer, 1).prompt_tokens for answer in answers)
         return p / p.sum(axis=1, keepdims=True), [label for _, label in rows], Usage(len(parts), 0, read)

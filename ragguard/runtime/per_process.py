@@ -58,6 +58,10 @@ class PerProcess(Generic[T]):
         """The object of this process; None where nothing has asked for it yet."""
         return self._made.get(_process)
 
+    def forget(self) -> T | None:
+        """Forgets the object of this process and returns it; the next call of `get` makes another one."""
+        return self._made.pop(_process, None)
+
 
 class ConnectionOwner(Protocol):
     """An object that holds an SQLite connection to a file."""

@@ -31,7 +31,7 @@ from ragguard.engines.local.local_engine import (
 )
 from ragguard.engines.local.pretrained import HfTokens, checked_name, weights_identity
 from ragguard.engines.requests import DrawRequest, Request
-from ragguard.errors import EngineProtocolError, EngineRejected, EngineUnreachable, MissingDependency
+from ragguard.errors import EngineRejected, EngineUnreachable, MissingDependency
 from ragguard.runtime.limiter import in_parallel
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import BackgroundLoop, DaemonThreads
@@ -178,22 +178,18 @@ class _InProcessModel:
         from vllm.sampling_params import RequestOutputKind
 
         wanted.output_kind = RequestOutputKind.FINAL_ONLY
-        last = None
         try:
             stream = self._vllm.generate(
                 {"prompt_token_ids": list(prompt)}, wanted, f"ragguard-{next(self._ids)}", priority=priority
             )
-            async for output in stream:
-                last = output
+            *_, last = [output async for output in stream]
+            return last
         except VLLMClientError as error:
             raise EngineRejected(f"vLLM refused a prompt for {self._name}: {error}") from error
         except VLLMError as error:
             raise EngineUnreachable(
                 f"vLLM with {self._name} failed ({type(error).__name__}: {error}); if its core has died, connect again"
             ) from error
-        if last is None:
-            raise EngineProtocolError(f"vLLM gave no answer for {self._name}")
-        return last
 
 
 def _drawn(output: Any) -> Drawn:

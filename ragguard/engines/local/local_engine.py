@@ -37,18 +37,6 @@ JOB_S = 1800.0
 """Seconds after which a job that does not end, with its wait and the model's loading, is waited for no longer."""
 
 
-class _UnwantedError(Exception):
-    """Ends a job whose result nobody waits for."""
-
-
-class _Slot(Generic[M]):
-    """The model of one process, once it is loaded."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.model: M | None = None
-
-
 class Worker(Generic[M]):
     """The threads that compute with one model, where it is loaded at its first use. A forked child loads it anew.
 
@@ -66,27 +54,23 @@ class Worker(Generic[M]):
         threads: PerProcess[DaemonThreads] | None = None,
         end: Callable[[M], None] | None = None,
     ) -> None:
-        self._what, self._load, self._end = what, load, end
+        self._what, self._model, self._end = what, PerProcess(load), end
         self._threads = threads or PerProcess(lambda: DaemonThreads(1, "ragguard-model"))
-        self._slot = PerProcess[_Slot[M]](_Slot)
         self._closed = False
 
     async def run(self, job: Callable[[M, StillWanted], T], deadline: float | None = None) -> T:
         """Returns what `job` returns, given the model; raises EngineTimeout at the deadline, or after `JOB_S`."""
-        unwanted, slot = threading.Event(), self._slot.get()
+        unwanted = threading.Event()
 
         def still_wanted() -> None:
             if self._closed:
                 raise Closed(f"{self._what} was closed: connect again")
             if unwanted.is_set():
-                raise _UnwantedError
+                raise TimeoutError  # which nobody sees: the caller has gone
 
         def run() -> T:
             still_wanted()
-            with slot.lock:
-                model = slot.model or self._load()
-                slot.model = None if self._closed else model
-            return job(model, still_wanted)
+            return job(self._model.get(), still_wanted)
 
         done = asyncio.wrap_future(self._threads.get().submit(run))
         try:
@@ -98,8 +82,8 @@ class Worker(Generic[M]):
 
     async def close(self) -> None:
         """Gives the model's memory back. Jobs under way raise Closed after their batch."""
-        self._closed, slot = True, self._slot.get()
-        model, slot.model = slot.model, None
+        self._closed = True
+        model = self._model.forget()
         if model is not None and self._end is not None:
             await asyncio.to_thread(self._end, model)
 
