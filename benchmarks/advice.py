@@ -52,8 +52,8 @@ from ragguard.runtime.limiter import in_parallel
 from ragguard.scorers.question import count_tokens
 from ragguard.world import Case
 from ragguard.world.corpus import Corpus
-from ragguard.world.facts import INVERSE, Fact
-from ragguard.world.grammar import RELATIONS, THAT, question_phrasings, sentence
+from ragguard.world.facts import Fact
+from ragguard.world.grammar import INVERSE, RELATIONS, THAT, question_phrasings, sentence
 from studies.hard_world import hard_cases
 from studies.weak_judges import weak_judge
 

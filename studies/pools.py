@@ -14,7 +14,7 @@ from ragguard.analysis.validation.contexts import Context
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
 from ragguard.world import Case, Corpus, Fact, PassageKind, World
-from ragguard.world.facts import INVERSE
+from ragguard.world.grammar import INVERSE
 
 SIZE = 25
 

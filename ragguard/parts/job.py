@@ -7,7 +7,6 @@ written. Whatever ends a job, the parts that are complete stay, and the same job
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, field, replace
@@ -214,52 +213,46 @@ def carry_out(
 
 
 def _completed(prepared: PreparedJob, executor: Executor) -> Iterator[PartCounts]:
-    """Yields the counts of each part once it is complete. A worker that is lost is replaced, and its part is tried
-    again; a part with which too many are lost is left out, or ends the job where no part was completed before."""
-    waiting, lost = deque(prepared.left), Counter[Part | None]()
-    idle: list[Worker] = []
-    starting = working = 0
+    """Yields the counts of each part once it is complete. A part with which too many workers are lost is left out, or
+    ends the job where no part was completed before."""
+    parts = iter(prepared.left)
     # Not futures: an interrupt while they are waited for can leave their locks held, and their pool never ends.
-    done: SimpleQueue[tuple[Part | None, Worker | None, Any]] = SimpleQueue()
+    done: SimpleQueue[tuple[Part, PartCounts | BaseException]] = SimpleQueue()
 
-    def begin(part: Part | None, worker: Worker | None) -> None:
-        """Starts a worker in a thread, which may have to wait for a machine; or has one score a part there."""
+    def work() -> None:
+        """Has one part after another scored by a worker, which may have to wait for a machine, and which is replaced
+        where it is lost; ends with the first part that is not scored."""
+        worker: Worker | None = None
+        for part in parts:
+            for _ in range(ATTEMPTS):
+                try:
+                    worker = worker or executor.worker(prepared.job)
+                    answer: PartCounts | BaseException = worker(part)
+                except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits for all
+                    worker, answer = None, error
+                if not isinstance(answer, WorkerLost):
+                    break
+            done.put((part, answer))
+            if worker is None:
+                return
 
-        def wait() -> None:
-            try:
-                done.put((part, worker, worker(part) if worker and part else executor.worker(prepared.job)))
-            except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits for all
-                done.put((part, worker, error))
+    def begin() -> None:
+        Thread(target=work, name="ragguard-parts", daemon=True).start()
 
-        Thread(target=wait, name="ragguard-parts", daemon=True).start()
-
-    while waiting or working:
-        while waiting and idle:
-            begin(waiting.popleft(), idle.pop())
-            working += 1
-        while starting < min(len(waiting), executor.workers - working):
-            begin(None, None)
-            starting += 1
-        part, worker, answer = done.get()
-        if part is None:
-            starting -= 1
-        else:
-            working -= 1
+    for _ in range(min(len(prepared.left), executor.workers)):
+        begin()
+    for _ in prepared.left:
+        part, answer = done.get()
         if isinstance(answer, WorkerLost):
-            lost[part] += 1
-            if lost[part] >= ATTEMPTS:
-                why = f"{part or 'start'}: {ATTEMPTS} processes were lost with it, the last one {answer}"
-                if part is None or not prepared.now.parts:
-                    raise EngineError(f"{why}; their own messages, if any, stand above") from answer
-                prepared.lost.append(why)
-            elif part is not None:
-                waiting.appendleft(part)
+            why = f"{part}: {ATTEMPTS} processes were lost with it, the last one {answer}"
+            if not prepared.now.parts:
+                raise EngineError(f"{why}; their own messages, if any, stand above") from answer
+            prepared.lost.append(why)
+            begin()
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            idle.append(worker or answer)
-            if part is not None:
-                yield answer
+            yield answer
 
 
 def _check_same(folder: PartFolder, theirs: Mapping[str, Any], job: PartJob) -> None:

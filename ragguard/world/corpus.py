@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from itertools import islice
 
-from ragguard.errors import InvalidInput
 from ragguard.records import Passage
 from ragguard.text.search import Index
 from ragguard.world.cases import state
@@ -74,10 +73,6 @@ class Retriever:
     """Gives the `k` best passages for a query; a share `noise` of the places holds passages drawn at random instead."""
 
     def __init__(self, corpus: Corpus, k: int = 5, noise: float = 0.0, seed: int = 0) -> None:
-        if k < 1:
-            raise InvalidInput("k", k, "1 or more")
-        if not 0 <= noise <= 1:
-            raise InvalidInput("noise", noise, "0 to 1")
         self.corpus, self.k, self.noise, self.seed = corpus, k, noise, seed
 
     def __call__(self, query: str) -> list[Passage]:

@@ -10,9 +10,8 @@ from typing import get_args
 
 from ragguard.errors import InvalidInput
 from ragguard.world import grammar
-from ragguard.world.grammar import CHAINS, RELATIONS, Kind, Split
+from ragguard.world.grammar import CHAINS, INVERSE, RELATIONS, Kind, Split
 
-INVERSE = {"spouse": "spouse", "base": "firm_in", "firm_in": "base"}
 VALUES: dict[Kind, tuple[str, ...]] = {
     "year": grammar.YEARS,
     "profession": grammar.PROFESSIONS,
@@ -113,7 +112,7 @@ class World:
                 continue
             for subject in entities[relation.subject]:
                 while not self.facts.add(Fact(relation.name, subject, rng.choice(pools[relation.object]))):
-                    continue
+                    pass
         self.all_facts = self.facts.all()
         self._alike: dict[tuple[Kind, str], list[str]] = {}
         for kind, held in entities.items():

@@ -76,6 +76,9 @@ RELATIONS = {
 
 THAT = {"person": "that person", "firm": "that firm", "town": "that town"}
 
+INVERSE = {"spouse": "spouse", "base": "firm_in", "firm_in": "base"}
+"""The relation of the object to the subject, where there is one."""
+
 # Which relation may follow which in a two-hop question: any that the object of the first has, save going
 # straight back.
 CHAINS: tuple[tuple[str, str], ...] = tuple(
@@ -83,8 +86,7 @@ CHAINS: tuple[tuple[str, str], ...] = tuple(
     for first in RELATIONS.values()
     if first.nouns
     for second in RELATIONS.values()
-    if second.subject == first.object
-    and (first.name, second.name) not in {("spouse", "spouse"), ("base", "firm_in"), ("firm_in", "base")}
+    if second.subject == first.object and second.name != INVERSE.get(first.name)
 )
 
 

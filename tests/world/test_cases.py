@@ -74,7 +74,6 @@ def test_distractors_are_what_their_kind_says() -> None:
     [
         ("hops", {"hops": 4}),
         ("by heart", {"hops": 3, "known": True}),
-        ("n", {"n": -1}),
         ("split", {"split": "test"}),
     ],
 )
@@ -138,7 +137,6 @@ def test_useless_and_missed_and_parallel_steps() -> None:
         ("miss", {"miss": (3,)}),
         ("mislead", {"mislead": (0,)}),
         ("mislead", {"mislead": (1,)}),
-        ("junk", {"junk": -1}),
     ],
 )
 def test_run_that_a_case_cannot_play_is_refused(name: str, wrong: dict[str, object]) -> None:
