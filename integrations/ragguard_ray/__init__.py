@@ -103,10 +103,10 @@ class RayActors:
             num_cpus=1, num_gpus=gpus or None, max_concurrency=1, scheduling_strategy="SPREAD"
         )
         with self._lock:
-            self._check_going_on()
+            actors = self._check_going_on()
             alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
             actor = actor_class.remote(job, environment, os.getcwd())
-            self._actors.append(actor)
+            actors.append(actor)
         if not any(node.get("CPU", 0) >= 1 and node.get("GPU", 0) >= gpus for node in alive):
             _log.warning(
                 "no machine of the Ray cluster has one CPU%s for an actor now; the job waits until one joins",
@@ -138,10 +138,12 @@ class RayActors:
         answer_of(actor.start)
         return partial(answer_of, actor.attempt)
 
-    def _check_going_on(self) -> None:
-        """Raises once the job has ended: a call of Ray would connect once more, and end the program."""
+    def _check_going_on(self) -> list[Any]:
+        """Returns the actors; raises once the job has ended: a call of Ray would connect once more, and end the
+        program."""
         if self._actors is None:
             raise WorkerLost("was to go on after the end of its job")
+        return self._actors
 
 
 class PartActor:
