@@ -65,22 +65,18 @@ class PassageJudge:
 
     async def identity(self) -> tuple[str, str, str]:
         """Returns the fingerprints of engine and judge, and the prompt set: what a calibration is valid for."""
-        (engine, prompts), (judge, theirs) = await self._models()
-        verdicts = self._examined(engine, prompts, judge, theirs)
+        (engine, prompts), (judge, _), verdicts = await self._models()
         way = "/likelihood" if verdicts.relevance_by_likelihood else ""
         return engine.fingerprint, judge.fingerprint + way, prompts.identity
 
-    async def _models(self) -> tuple[tuple[EngineInfo, PromptSet], tuple[EngineInfo, PromptSet]]:
-        """Returns engine and judge, each with the prompts that it is asked."""
+    async def _models(
+        self,
+    ) -> tuple[tuple[EngineInfo, PromptSet], tuple[EngineInfo, PromptSet], Verdicts]:
+        """Returns engine and judge, each with the prompts that it is asked, and what their examinations say, which is
+        looked up once."""
         engine = await self.engine.info()
         judge = engine if self.judge is self.engine else await self.judge.info()
         prompts, theirs = (self._prompts or load_prompts(one.prompts) for one in (engine, judge))
-        return (engine, prompts), (judge, theirs)
-
-    def _examined(
-        self, engine: EngineInfo, prompts: PromptSet, judge: EngineInfo, theirs: PromptSet
-    ) -> Verdicts:
-        """Returns what the examinations of the models say, looked up once."""
         if self._verdicts is None:
             self._verdicts = verdicts_of((engine, prompts), (judge, theirs), judge_compares=False)
             if self._verdicts.relevance_by_likelihood:
@@ -89,7 +85,7 @@ class PassageJudge:
                     f"{judge.model} failed its examination in relevance: a guard tells it by the likelihood of the "
                     "query in place of labels",
                 )
-        return self._verdicts
+        return (engine, prompts), (judge, theirs), self._verdicts
 
     async def judged(self, query: str, call: GuardCall) -> list[Judged]:
         """Returns the numbers of the passages of a call that have a text; raises what the engine raises.
@@ -124,8 +120,7 @@ class PassageJudge:
         self, query: str, candidates: Sequence[Candidate], call: GuardCall, read: int = READ
     ) -> list[Judged]:
         call.asked = time.monotonic()
-        (engine, prompts), (judge, theirs) = await self._models()
-        verdicts = self._examined(engine, prompts, judge, theirs)
+        (_, prompts), (_, theirs), verdicts = await self._models()
         deadline = None if call.deadline == math.inf else call.deadline + GRACE_S
         models = Models(self.engine, self.judge, priority=GUARDING, deadline=deadline, shares=False)
         for probe in ("abstention", *(() if verdicts.relevance_by_likelihood else ("relevance",))):
@@ -141,16 +136,10 @@ class PassageJudge:
                 judging += [relevance(theirs, query, text) for text in some]
                 await asyncio.sleep(0)
         told: Respondent = Examined(models, verdicts, theirs) if verdicts.relevance_by_likelihood else models
-        # The same two calls as a scorer makes, so that guard and scorer share the cache; Coalesce merges them into one.
-        asking = [
-            asyncio.ensure_future(who.respond(asked)) for who, asked in ((models, reader), (told, judging))
-        ]
         call.asked = time.monotonic()
-        try:
-            reads, relevances = cast(Sequence[Sequence[LabelAnswer]], await asyncio.gather(*asking))
-        finally:
-            while asking:  # a task, its error and this frame would hold each other
-                asking.pop().cancel()
+        # The same two calls as a scorer makes, so that guard and scorer share the cache; Coalesce merges them into one.
+        answers = await in_parallel([partial(told.respond, asked) for asked in (reader, judging)])
+        reads, relevances = cast(Sequence[Sequence[LabelAnswer]], answers)
         return _read(candidates, reads, judging, relevances)
 
 

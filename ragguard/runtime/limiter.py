@@ -166,14 +166,22 @@ async def in_parallel(
         async with limiter.admitted():
             return await call()
 
-    tasks = [asyncio.ensure_future(call() if limiter is None else one(call, limiter)) for call in todo]
+    tasks: list[asyncio.Future[T]] = [
+        asyncio.ensure_future(call() if limiter is None else one(call, limiter)) for call in todo
+    ]
     try:
         return list(await asyncio.gather(*tasks))
     except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _cancelled(tasks)
         raise
+
+
+async def _cancelled(tasks: list[asyncio.Future[T]]) -> None:
+    """Cancels tasks, and waits until they have ended."""
+    ended = asyncio.gather(*tasks, return_exceptions=True)
+    while tasks:  # a task, its error and the caller's frame would hold each other
+        tasks.pop().cancel()
+    await ended
 
 
 async def bounded(
@@ -194,9 +202,7 @@ async def bounded(
                 for task in done:
                     yield task.result()
         finally:
-            for task in under_way:
-                task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+            await _cancelled(list(under_way))
 
 
 async def _each(items: Iterable[S] | AsyncIterable[S]) -> AsyncGenerator[S, None]:

@@ -17,7 +17,7 @@ import asyncio
 import hashlib
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -50,16 +50,14 @@ async def post_json(
     path: str,
     data: Mapping[str, Any],
     params: Mapping[str, str] | None = None,
-) -> httpx.Response | str:
-    """Returns the server's answer, or, where it took nothing in any attempt, a sentence about the last one."""
+) -> httpx.Response:
+    """Returns the server's answer; raises BackEndError about the last attempt where it took nothing in any."""
     problem = ""
     for attempt in range(ATTEMPTS.attempts):
         if attempt:
             await asyncio.sleep(ATTEMPTS.wait(attempt))
         try:
             answer = await client.post(path, params=params, json=data)
-        except httpx.TimeoutException:
-            problem = "no answer in time"
         except httpx.TransportError as error:
             problem = describe(error)
         else:
@@ -68,11 +66,12 @@ async def post_json(
             problem = f"HTTP {answer.status_code}: {without_secrets(answer.text[:4000])[:200]}"
             if answer.status_code not in RETRIED:
                 break
-    return problem
+    address = str(client.base_url).rstrip("/")
+    raise BackEndError(f"scores were posted to {address}{path}; {problem}. Is the server running there?")
 
 
-class PhoenixError(RagguardError):
-    """Phoenix did not take the annotations."""
+class BackEndError(RagguardError):
+    """A back end did not take the scores."""
 
 
 class PhoenixAnnotations:
@@ -121,13 +120,8 @@ class PhoenixAnnotations:
         await self._client.aclose()
 
     async def _post(self, path: str, data: Sequence[dict[str, Any]]) -> None:
-        if not data:
-            return
-        answer = await post_json(self._client, path, {"data": data}, {"sync": "false"})
-        if isinstance(answer, str):
-            raise PhoenixError(
-                f"{len(data)} annotations were posted to {self.url}{path}; {answer}. Is Phoenix running there?"
-            )
+        if data:
+            await post_json(self._client, path, {"data": data}, {"sync": "false"})
 
 
 class PhoenixSink:
@@ -153,24 +147,14 @@ class PhoenixSink:
     ) -> None:
         self._annotations = PhoenixAnnotations(url, api_key, transport)
         self.url = self._annotations.url
-        self._spans = OtelSink(otlp=url, project=project, spans_only=True, capture_content=capture_content)
-
-    def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
-        """Makes the spans' sink report how many runs wait, and what was lost, by reason."""
-        self._spans.watch(queue_depth, dropped)
+        spans = OtelSink(otlp=url, project=project, spans_only=True, capture_content=capture_content)
+        self._spans = spans
+        self.watch, self.flush, self.undelivered = spans.watch, spans.flush, spans.undelivered
 
     async def submit(self, scored: ScoredRun) -> None:
         """Writes the spans, then the annotations of the run, its steps and their passages."""
         targets = self._spans.write(scored)
         await self._annotations.post(scored.scores, targets, explained=self._spans.tells_texts)
-
-    async def flush(self) -> None:
-        """Sends the spans that wait."""
-        await self._spans.flush()
-
-    def undelivered(self) -> Mapping[str, int]:
-        """Returns the spans that did not arrive."""
-        return self._spans.undelivered()
 
     async def aclose(self) -> None:
         """Closes the connection and the spans' exporter."""
@@ -231,10 +215,6 @@ def _document_result(score: Score, *, explained: bool) -> dict[str, Any]:
     return {"label": label, "explanation": ": ".join(filter(None, (number, result.get("explanation"))))}
 
 
-class LangfuseError(RagguardError):
-    """Langfuse did not take the scores."""
-
-
 class LangfuseScores:
     """Posts the scores of runs that were read from a Langfuse. A score's id is made of what it is about, so that one
     that is sent again replaces the earlier one. Scores of passages have no place in Langfuse, and are not sent.
@@ -251,13 +231,12 @@ class LangfuseScores:
     async def submit(self, scored: ScoredRun) -> None:
         """Posts the scores of a run and its steps."""
         if scored.run.trace is None:
-            raise LangfuseError(f"the ids of the run {scored.run.id!r} are not OpenTelemetry's")
+            raise BackEndError(f"the ids of the run {scored.run.id!r} are not OpenTelemetry's")
         events = list(_events(scored, scored.run.trace.trace_id))
         for start in range(0, len(events), _AT_ONCE):
             answer = await post_json(self._client, _INGESTION, {"batch": events[start : start + _AT_ONCE]})
-            problem = answer if isinstance(answer, str) else answer.json().get("errors")
-            if problem:
-                raise LangfuseError(f"scores were posted to {self.url}{_INGESTION}; {str(problem)[:300]}")
+            if refused := answer.json().get("errors"):
+                raise BackEndError(f"{self.url} refused scores: {str(refused)[:300]}")
 
     async def aclose(self) -> None:
         """Closes the connection."""

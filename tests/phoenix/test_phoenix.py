@@ -7,7 +7,7 @@ import pytest
 from support.polling import eventually
 from support.scored_runs import two_hops
 
-from ragguard.telemetry.back_ends import PhoenixError, PhoenixSink
+from ragguard.telemetry.back_ends import BackEndError, PhoenixSink
 from ragguard.telemetry.otlp import ExportError
 
 pytestmark = pytest.mark.phoenix
@@ -140,7 +140,7 @@ def test_the_scores_of_passages_stand_on_their_documents(shown):
 
 async def test_a_refusal_is_an_error_of_ours(phoenix):
     sink = PhoenixSink(phoenix + "/nowhere", project="elsewhere")
-    with pytest.raises(PhoenixError, match="span_annotations"):
+    with pytest.raises(BackEndError, match="span_annotations"):
         await sink.submit(two_hops())
     with pytest.raises(ExportError, match="7 spans not exported"):
         await sink.aclose()

@@ -10,7 +10,7 @@ from support.scored_runs import two_hops
 
 from ragguard.records import Score
 from ragguard.runtime.circuit_breaker import RetrySchedule
-from ragguard.telemetry.back_ends import PhoenixError, PhoenixSink
+from ragguard.telemetry.back_ends import BackEndError, PhoenixSink
 
 ONCE = RetrySchedule(1, first=0.5, longest=8.0, jitter=(1.0, 1.0))
 
@@ -100,7 +100,7 @@ async def test_a_refusal_is_not_repeated(status):
         seen.append(request)
         return httpx.Response(status, text="no")
 
-    with pytest.raises(PhoenixError, match=str(status)):
+    with pytest.raises(BackEndError, match=str(status)):
         await sink(answer).submit(two_hops())
     assert len(seen) == 1
 
@@ -110,7 +110,7 @@ async def test_a_dead_server_is_one_clear_error(monkeypatch):
         raise httpx.ConnectError("refused")
 
     monkeypatch.setattr("ragguard.telemetry.back_ends.ATTEMPTS", ONCE)
-    with pytest.raises(PhoenixError, match="Is Phoenix running"):
+    with pytest.raises(BackEndError, match="Is the server running"):
         await sink(answer).submit(two_hops())
 
 
@@ -123,7 +123,7 @@ async def test_the_key_is_sent_and_not_shown(monkeypatch):
 
     monkeypatch.setenv("PHOENIX_API_KEY", "sk-secret")
     monkeypatch.setattr("ragguard.telemetry.back_ends.ATTEMPTS", ONCE)
-    with pytest.raises(PhoenixError) as error:
+    with pytest.raises(BackEndError) as error:
         await sink(answer).submit(two_hops())
     assert seen == ["Bearer sk-secret"]
     assert "sk-secret" not in str(error.value)
