@@ -67,13 +67,6 @@ def test_values_that_json_and_sqlite_cannot_hold_are_stored_as_text(store):
     assert read.steps[0].passages[0].metadata == {"('a', 1)": [2]}
 
 
-def test_events_in_any_order_make_the_run(store):
-    run = a_run(steps=1)
-    started, step, ended = as_events(run)
-    store.record([step, started, ended])
-    assert store.run("r1") == run
-
-
 def test_a_step_of_a_run_that_was_never_announced_opens_it(store):
     store.record([StepEnded(a_step("lost"))])
     assert store.run("lost").status == "open"

@@ -18,8 +18,8 @@ from ragguard.text.plain import plain_metadata
 
 MORE_OF_PASSAGE: Final = other_fields(Passage, "text", "id", "score", "metadata", "grade")
 """The fields that an item has not by position: the schema writes and reads them, as the item's last value."""
-_digested: TextMemo[tuple[bytes, str, str]] = TextMemo(4 * 2**20)
-"""The digest of a text, the text as a file can hold it, and the text as it was given."""
+_digested: TextMemo[tuple[str, bytes, str, str]] = TextMemo(4 * 2**20)
+"""The digest of a text in hexadecimal digits and in bytes, the text as a file can hold it, and as it was given."""
 
 
 class PassageTable:
@@ -49,17 +49,15 @@ class PassageTable:
         for passage in passages:
             known = seen.get(id(passage))
             if known is None:
-                digest, text, _ = _digested.known.get(id(passage.text)) or _digest(passage.text)
-                metadata = passage.metadata  # of a dropped passage it may be anything, whose truth may raise
-                empty = type(metadata) is dict and not metadata
+                digits, digest, text, _ = _digested.known.get(id(passage.text)) or _digest(passage.text)
                 item: list[Any] = [
-                    digest.hex(), passage.id, passage.score,
-                    None if empty else plain_metadata(metadata) or None, passage.grade,
+                    digits, passage.id, passage.score,
+                    plain_metadata(passage.metadata) or None, passage.grade,
                 ]  # fmt: skip
                 if MORE_OF_PASSAGE:
                     item.append(data_of_fields(passage, MORE_OF_PASSAGE))
                 position = end = len(items)
-                first = self._first.setdefault(item[0], end)
+                first = self._first.setdefault(digits, end)
                 if first != end:
                     position = self._find(item, first)
                 if position == end:
@@ -93,15 +91,16 @@ def digests_in(body: Data) -> list[bytes]:
     return [bytes.fromhex(item[0]) for item in body.get("items", ())]
 
 
-def _digest(given: str) -> tuple[bytes, str, str]:
-    """Returns the digest of a text, the text as a file can hold it, and the text as it was given; remembers them."""
+def _digest(given: str) -> tuple[str, bytes, str, str]:
+    """Returns what is remembered of a text, once it is."""
     text = given
     try:
         written = given.encode()
     except UnicodeEncodeError:
         text = storable(given)
         written = text.encode()
-    found = sha256(written).digest()[:DIGEST_BYTES], text, given
+    digest = sha256(written).digest()[:DIGEST_BYTES]
+    found = digest.hex(), digest, text, given
     _digested.keep(given, found)
     return found
 

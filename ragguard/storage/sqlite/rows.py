@@ -142,12 +142,11 @@ _MORE_OF_STEP: Final = other_fields(RetrievalStep, *_STEP_FORMS, *STEP_COLUMNS, 
 
 def take(body: Data, record: object, forms: Mapping[str, Form], table: PassageTable) -> None:
     """Puts the values that a record has into a body; its metadata are added to those that are there."""
-    for name, (write, _, keeps_empty) in forms.items():
+    for name, form in forms.items():
         value = getattr(record, name, None)
-        if value is None or not (value or keeps_empty):
-            continue
-        written = write(table, value)
-        body[name] = {**body[name], **written} if name == "metadata" and name in body else written
+        if value or (value is not None and form.keeps_empty):
+            written = form.write(table, value)
+            body[name] = {**body[name], **written} if name == "metadata" and name in body else written
 
 
 def _read(body: Data, forms: Mapping[str, Form], items: Items) -> Data:

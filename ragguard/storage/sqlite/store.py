@@ -170,22 +170,23 @@ class Store(StoreReader):
         with self._transaction() as db:
             writing = Writing(db, self._owner)
             row = writing.write_run(run)
+            seq, revision = row.columns["seq"], row.columns["revision"]
             finished = "SELECT 1 FROM scorings WHERE run = ? AND revision = ? AND identity = ? AND finished"
-            scored = db.execute(finished, (row.seq, row.revision, identity)).fetchone() is not None
+            scored = db.execute(finished, (seq, revision, identity)).fetchone() is not None
             if not scored:
-                row.make_due(self._owner, now_ns())
-                row.attempts = 0
+                writing.make_due(row)
+                row.columns["attempts"] = 0
             writing.finish()
         if not scored:
             self._claimed.add(run.id)
-        return Due(row.seq, run.id, row.revision, row.attempts, score=not scored)
+        return Due(seq, run.id, revision, row.columns["attempts"], score=not scored)
 
     def add_scored(self, scored: Iterable[ScoredRun]) -> None:
         """Writes whole runs with their scores and failures in one transaction. A run that is there gets more scores."""
         with self._transaction() as db:
             for one in scored:
                 writing = Writing(db, self._owner)  # one a run, so that the texts of one run are in memory
-                seq = writing.write_run(one.run).seq
+                seq = writing.write_run(one.run).columns["seq"]
                 writing.finish()
                 insert_scores(db, seq, one.scores)
                 ledger.insert_failures(db, seq, "", one.failures)

@@ -15,7 +15,6 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ragguard.capture.events import CALLER_ID, Event, RunEnded, RunNames, RunStarted, StepAmended, StepEnded
@@ -28,7 +27,6 @@ from ragguard.storage.sqlite.ledger import delete_runs, find_run
 from ragguard.storage.sqlite.passages import PassageTable, change_uses, digests_in
 from ragguard.storage.sqlite.rows import RUN_FORMS, STEP_COLUMNS, StepRow, amend, run_body, step_row, take
 from ragguard.storage.sqlite.schema import Data, dump, maybe, storable
-from ragguard.text.plain import plain_metadata
 
 EventRow: TypeAlias = RunStarted | StepRow | StepAmended | RunEnded
 """An event on its way into the tables. Steps are rows already, without their passages as records."""
@@ -37,23 +35,22 @@ _NOT_THERE = (
     "resume: no run {!r} is in this store, so one begins here. To go on with one, take the id that it was given, or "
     "else its own, and the store that it is in (`ragguard report` lists them); a first part is begun with id="
 )
-_COLUMNS: Final = (
-    "seq", "id", "name", "question", "answer", "status", "started_ns", "ended_ns", "revision", "owner", "due_ns",
-    "queued_ns", "attempts",
-)  # fmt: skip
-"""The columns of a run's row beside its body."""
-_values_of = attrgetter(*_COLUMNS)
+_NOT_DUE: Final = {"owner": None, "due_ns": None, "queued_ns": None}
+_EMPTY_RUN: Final = {
+    "seq": 0, "id": "", "name": "", "question": "", "answer": None, "status": "open", "started_ns": 0, "ended_ns": 0,
+    "revision": 1, "attempts": 0, **_NOT_DUE,
+}  # fmt: skip
+"""The columns of a run's row beside its body, with the values of a run of which nothing is known."""
 _WRITE_RUN: Final = (
-    f"INSERT INTO runs ({', '.join(_COLUMNS)}, body) VALUES ({'?, ' * len(_COLUMNS)}?) ON CONFLICT (seq) DO UPDATE SET "
-    f"{', '.join(f'{name} = excluded.{name}' for name in (*_COLUMNS[2:], 'body'))}"
+    f"INSERT INTO runs ({', '.join(_EMPTY_RUN)}, body) VALUES ({'?, ' * len(_EMPTY_RUN)}?) "
+    "ON CONFLICT (seq) DO UPDATE SET "
+    f"{', '.join(f'{name} = excluded.{name}' for name in (*[*_EMPTY_RUN][2:], 'body'))}"
 )
 _READ_STEPS: Final = f"SELECT {', '.join(STEP_COLUMNS)} FROM steps WHERE run = ?"
 _WRITE_STEP: Final = (
     f"INSERT INTO steps (run, {', '.join(STEP_COLUMNS)}) VALUES (?, {', '.join('?' * len(STEP_COLUMNS))}) "
     "ON CONFLICT (run, id) DO UPDATE SET body = excluded.body, status = excluded.status, k = excluded.k"
 )
-_UNANNOUNCED = "unannounced"
-"""Key in the body of a run that a step has opened, while the run's start is not known."""
 _PART = "part"
 """Key in a run's body: the number of its latest part, where the run has gone on."""
 
@@ -70,23 +67,12 @@ class EventBatch:
         self.rows.append(step_row(event.step, self.texts) if isinstance(event, StepEnded) else event)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class RunRow:
     """A row of the table `runs` that this transaction has made or changes, with the steps that it adds."""
 
-    seq: int
-    id: str
-    name: str = ""
-    question: str = ""
-    answer: str | None = None
-    status: str
-    started_ns: int = 0
-    ended_ns: int = 0
-    revision: int = 1
-    owner: str | None = None
-    due_ns: int | None = None
-    queued_ns: int | None = None
-    attempts: int = 0
+    columns: dict[str, Any]
+    """The values of the columns beside the body."""
     body: Data
     """The values that have no column of their own, without the passages."""
     table: PassageTable
@@ -97,17 +83,12 @@ class RunRow:
     names: list[tuple[str, str]] = field(default_factory=list)
     """The names to be noted, each with its kind."""
 
-    def make_due(self, owner: str, now: int, queued_ns: int | None = None) -> None:
-        """Marks the run as to be scored by its owner."""
-        self.owner, self.due_ns, self.queued_ns = owner, now, queued_ns or now
-
     def captured(self) -> tuple[object, ...]:
         """Returns what makes a run another one: all that was captured of it, without feedback."""
         body: Data = json.loads(dump(self.table.within(self.body)))
         body.get("metadata", {}).pop(FEEDBACK, None)
-        for key in (_PART, _UNANNOUNCED):
-            body.pop(key, None)
-        return self.name, self.question, self.answer, self.status, self.started_ns, self.ended_ns, body
+        names = ("name", "question", "answer", "status", "started_ns", "ended_ns")
+        return body, *(self.columns[name] for name in names)
 
 
 class StoredPart(NamedTuple):
@@ -154,8 +135,9 @@ class Writing:
                 case StepRow():
                     self._step_ended(event)
                 case RunStarted():
-                    if not event.names.resumes or not self._goes_on(event.run, event.names):
-                        self._started(event.run)
+                    resumed = event.names.resumes and self._goes_on(event.run, event.names)
+                    if not resumed and self._part(event.run.id) is None:
+                        self._new(event.run, self._owner)
                 case RunEnded():
                     self._ended(event)
                 case StepAmended():
@@ -171,45 +153,43 @@ class Writing:
         if len(set(ids)) < len(ids):
             raise InvalidInput("run.steps", ids, "steps with different ids")
         part = self._part(run.id)
-        row = None if part is None or part.number else part.row
-        if row is None:
-            row, is_other = self._new(run, run.status), True
+        if part is None or part.number:
+            row, is_other = self._new(run), True
             self._replace_steps(row, run)
         else:
-            if row.status != "open" and row.question not in ("", storable(run.question)):
-                allowed = f"an id that no run with another question has; it is that of {row.question!r}"
+            row, columns = part.row, part.row.columns
+            if columns["status"] != "open" and columns["question"] not in ("", storable(run.question)):
+                allowed = (
+                    f"an id that no run with another question has; it is that of {columns['question']!r}"
+                )
                 raise InvalidInput("run.id", run.id, allowed)
             if (feedback := row.body.get("metadata", {}).get(FEEDBACK)) and FEEDBACK not in run.metadata:
                 run = replace(run, metadata={**run.metadata, FEEDBACK: feedback})  # it came after the run
             before = row.captured()
             is_other = self._replace_steps(row, run)
-            self._begin(row, run)
-            row.answer, row.status, row.ended_ns = maybe(run.answer), run.status, run.ended_ns
+            self._fill(row, run)
             is_other |= before != row.captured()
             if is_other:
-                row.revision, row.attempts = row.revision + 1, 0
+                columns |= {"revision": columns["revision"] + 1, "attempts": 0}
         if due and is_other:
-            row.make_due(self._owner, self._now)
+            self.make_due(row)
         return row
+
+    def make_due(self, row: RunRow, queued_ns: int | None = None) -> None:
+        """Marks a run as to be scored by its owner."""
+        row.columns |= {"owner": self._owner, "due_ns": self._now, "queued_ns": queued_ns or self._now}
 
     def finish(self) -> None:
         """Writes the runs, their texts, and how often each is needed; deletes texts that nobody needs any more."""
         self._write_rows()
         change_uses(self._db, self._uses, self.texts)
 
-    def _started(self, run: Run) -> None:
-        part = self._part(run.id)
-        if part is None:
-            self._new(run, "open", self._owner)
-        elif not part.number and _UNANNOUNCED in part.row.body:  # a step that came before has opened the run
-            self._begin(part.row, run)
-
     def _goes_on(self, run: Run, names: RunNames) -> bool:
         """Opens the stored run that a captured one goes on with, so that this process can append to it; its question
         stays. Returns False where there is none."""
         self._write_rows()
         if self._part(run.id) is not None:
-            return False  # the batch is repeated, or a step has opened the run
+            return True  # the batch is repeated, or a step has opened the run
         waiting = "SELECT max(run) FROM names WHERE name = ? AND kind = 'thread'"
         seq = self._db.execute(waiting, (storable(names.thread),)).fetchone()[0] if names.thread else None
         if seq is None and names.caller_id:
@@ -230,18 +210,12 @@ class Writing:
             (storable(run.id), seq, number, steps, turns),
         )
         row = self._opened(run.id).row
-        stored = row.body.get("metadata", {})
-        row.body |= {
-            name: list(value)
-            for name in ("references", "sub_questions")
-            if (value := getattr(run, name)) is not None
-        }
+        metadata = {**run.metadata, **row.body.get("metadata", {})}
+        take(row.body, replace(run, metadata=metadata, trace=None), RUN_FORMS, row.table)
         row.body[_PART] = number
-        if metadata := {**plain_metadata(run.metadata), **stored}:
-            row.body["metadata"] = metadata
-        row.status, row.owner, row.due_ns, row.queued_ns, row.attempts = "open", self._owner, None, None, 0
-        row.question = row.question or storable(run.question)
-        row.revision += 1
+        row.columns |= {**_NOT_DUE, "owner": self._owner, "status": "open", "attempts": 0}
+        row.columns["question"] = row.columns["question"] or storable(run.question)
+        row.columns["revision"] += 1
         return True
 
     def _step_ended(self, step: StepRow) -> None:
@@ -256,25 +230,26 @@ class Writing:
 
     def _ended(self, event: RunEnded) -> None:
         part = self._opened(event.run_id)
-        row = part.row
+        row, columns = part.row, part.row.columns
         if event.void and not part.number:
-            del self._rows[row.seq], self._parts[event.run_id]
+            del self._rows[columns["seq"]], self._parts[event.run_id]
             if not row.is_new:
-                delete_runs(self._db, [row.seq])
+                delete_runs(self._db, [columns["seq"]])
             return
         if row.body.get(_PART, 0) > part.number:
             return  # another process, or another call, has gone on with it since
-        self.ended += row.status == "open"
-        self.changed.discard(row.id)
+        self.ended += columns["status"] == "open"
+        self.changed.discard(columns["id"])
         take(row.body, event, RUN_FORMS, row.table)
         if event.waits_for:
             row.names.append((storable(event.waits_for), "thread"))
-        if not part.number or not row.question:
-            row.question = storable(event.question) or row.question
-        row.answer = row.answer if event.answer is None else storable(event.answer)
-        row.status, row.ended_ns = event.status, event.ended_ns or self._now
-        row.revision, row.attempts = row.revision + (row.due_ns is not None or row.owner is None), 0
-        row.make_due(self._owner, self._now)
+        if event.question and not (part.number and columns["question"]):
+            columns["question"] = storable(event.question)
+        if event.answer is not None:
+            columns["answer"] = storable(event.answer)
+        columns["revision"] += columns["due_ns"] is not None or columns["owner"] is None
+        columns |= {"status": event.status, "ended_ns": event.ended_ns or self._now, "attempts": 0}
+        self.make_due(row)
 
     def _amended(self, event: StepAmended) -> None:
         part = self._opened(event.run_id)
@@ -296,16 +271,16 @@ class Writing:
 
     def _step_changed(self, row: RunRow) -> None:
         """Notes that a step of an open run has changed; makes an ended one due again."""
-        if row.status == "open":
-            self.changed.add(row.id)
+        if row.columns["status"] == "open":
+            self.changed.add(row.columns["id"])
             return
-        row.revision, row.attempts = row.revision + 1, 0
-        row.make_due(self._owner, self._now, row.queued_ns)
+        row.columns |= {"revision": row.columns["revision"] + 1, "attempts": 0}
+        self.make_due(row, row.columns["queued_ns"])
 
     def _opened(self, run_id: str) -> StoredPart:
-        """Returns the run; opens one whose start was not reported."""
+        """Returns the run; opens one whose start was lost."""
         if (part := self._part(run_id)) is None:
-            self._new(Run(run_id), "open", self._owner).body = {_UNANNOUNCED: True}
+            self._new(Run(run_id, status="open"), self._owner)
             part = self._parts[run_id]
         return part
 
@@ -323,15 +298,15 @@ class Writing:
             return None
         seq, *place = found
         if (row := self._rows.get(seq)) is None:  # always the same object for the same run
-            stored = self._db.execute("SELECT * FROM runs WHERE seq = ?", (seq,)).fetchone()
-            body = json.loads(stored["body"])
+            statement = f"SELECT body, {', '.join(_EMPTY_RUN)} FROM runs WHERE seq = ?"
+            columns = dict(self._db.execute(statement, (seq,)).fetchone())
+            body = json.loads(columns.pop("body"))
             table = PassageTable(self.texts, body.pop("items", ()))
-            columns = {name: stored[name] for name in _COLUMNS}
-            row = self._rows[seq] = RunRow(**columns, body=body, table=table)
+            row = self._rows[seq] = RunRow(columns, body, table)
         part = self._parts[run_id] = StoredPart(row, *place)
         return part
 
-    def _new(self, run: Run, status: str, owner: str | None = None) -> RunRow:
+    def _new(self, run: Run, owner: str | None = None) -> RunRow:
         """Returns the row of a run that is not in the tables; with an owner, the run is open."""
         if not self._last_seq:
             self._last_seq = self._db.execute(
@@ -339,22 +314,26 @@ class Writing:
                 "coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'runs'), 0))"
             ).fetchone()[0]
         self._last_seq += 1
-        row = RunRow(
-            seq=self._last_seq, id=storable(run.id), answer=maybe(run.answer), status=status, ended_ns=run.ended_ns,
-            owner=owner, body={}, table=PassageTable(self.texts), is_new=True,
-        )  # fmt: skip
-        self._begin(row, run)
-        self._rows[row.seq] = row
+        columns = {**_EMPTY_RUN, "seq": self._last_seq, "id": storable(run.id), "owner": owner}
+        row = RunRow(columns, {}, PassageTable(self.texts), is_new=True)
+        self._fill(row, run)
+        self._rows[self._last_seq] = row
         self._parts[run.id] = StoredPart(row)
         return row
 
-    def _begin(self, row: RunRow, run: Run) -> None:
-        """Takes what the start of a run says in place of what was known of it."""
-        row.name, row.question, row.started_ns = storable(run.name), storable(run.question), run.started_ns
+    def _fill(self, row: RunRow, run: Run) -> None:
+        """Puts what a run says in place of what was known of it."""
+        row.columns |= {
+            "name": storable(run.name), "question": storable(run.question), "answer": maybe(run.answer),
+            "status": run.status, "started_ns": run.started_ns, "ended_ns": run.ended_ns,
+        }  # fmt: skip
         if row.table.items:
             self._uses.subtract(row.table.stored_digests())
             row.table = PassageTable(self.texts)
-        row.body = run_body(run, row.table) | {key: row.body[key] for key in (_PART,) if key in row.body}
+        part = row.body.get(_PART)
+        row.body = run_body(run, row.table)
+        if part is not None:
+            row.body[_PART] = part
         if caller_id := run.metadata.get(CALLER_ID):
             row.names.append((storable(str(caller_id)), "caller"))
 
@@ -362,19 +341,19 @@ class Writing:
         """Returns the columns of a step of a run; None where the run has none of this id."""
         if (step := row.steps.get(id)) is not None or row.is_new:
             return step and step.columns
-        stored = self._db.execute(f"{_READ_STEPS} AND id = ?", (row.seq, id)).fetchone()
+        stored = self._db.execute(f"{_READ_STEPS} AND id = ?", (row.columns["seq"], id)).fetchone()
         return None if stored is None else tuple(stored)
 
     def _replace_steps(self, row: RunRow, run: Run) -> bool:
         """Puts the steps of a whole run in place of those that are there; returns False where they are the same."""
         steps = {storable(step.id): step_row(step, self.texts) for step in run.steps}
-        stored = self._db.execute(f"{_READ_STEPS} ORDER BY idx, seq", (row.seq,)).fetchall()
+        stored = self._db.execute(f"{_READ_STEPS} ORDER BY idx, seq", (row.columns["seq"],)).fetchall()
         there = [*map(tuple, stored), *(step.columns for step in row.steps.values())]
         if there == [step.columns for step in steps.values()]:
             return False
         for one in stored:
             self._uses.subtract(digests_in(json.loads(one["body"])))
-        self._db.execute("DELETE FROM steps WHERE run = ?", (row.seq,))
+        self._db.execute("DELETE FROM steps WHERE run = ?", (row.columns["seq"],))
         row.steps = steps
         return True
 
@@ -383,17 +362,20 @@ class Writing:
         runs: list[tuple[Any, ...]] = []
         steps: list[tuple[Any, ...]] = []
         names: list[tuple[str, str, int]] = []
+        digests: list[bytes] = []
         time_slice = TimeSlice()
-        for row in self._rows.values():
-            if not self._scored and row.status != "open" and row.owner == self._owner:
-                row.owner = row.due_ns = row.queued_ns = None
-            runs.append((*_values_of(row), dump(row.table.within(row.body))))
+        for seq, row in self._rows.items():
+            columns = row.columns
+            if not self._scored and columns["status"] != "open" and columns["owner"] == self._owner:
+                columns |= _NOT_DUE
+            runs.append((*columns.values(), dump(row.table.within(row.body))))
+            digests += row.table.digests
             for step in row.steps.values():
-                steps.append((row.seq, *step.columns))
-                self._uses.update(step.digests)
-            names += [(*name, row.seq) for name in row.names]
-            self._uses.update(row.table.digests)
+                steps.append((seq, *step.columns))
+                digests += step.digests
+            names += [(*name, seq) for name in row.names]
             time_slice.rest_if_used()
+        self._uses.update(digests)
         self._rows, self._parts = {}, {}  # what comes later reads them again
         self._db.executemany(_WRITE_RUN, runs)
         self._db.executemany(_WRITE_STEP, steps)
