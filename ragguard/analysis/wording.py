@@ -56,10 +56,12 @@ def short_id(run_id: str) -> str:
 
 
 def run_of_part(part: str, ids: Sequence[str]) -> str:
-    """Returns the id that equals `part`, else the only one that has it."""
-    meant = [one for one in ids if part and part in one]
-    if part in meant or len(meant) == 1:
-        return part if part in meant else meant[0]
+    """Returns the id that equals `part`, else the only one that ends in it, else the only one that has it."""
+    meant: list[str] = []
+    for fits in (part.__eq__, lambda one: one.endswith(part), lambda one: part in one):
+        meant = [one for one in ids if part and fits(one)]
+        if len(meant) == 1:
+            return meant[0]
     latest = f"the latest are {', '.join(reversed(ids[-_SHOWN:])) or 'none'}"
     several = f"it fits {', '.join(meant[:_SHOWN])} and others" if meant else latest
     allowed = (
