@@ -179,10 +179,9 @@ _OPENAI = "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"
 
 
 class ChosenEngine(NamedTuple):
-    """The engine that was chosen, and why."""
+    """The engine that was chosen."""
 
     address: str
-    reason: str
     api_key: str | None = None
     """None: the key in the environment. Empty for a server that was found without being named: it gets no key."""
 
@@ -197,14 +196,14 @@ def choose() -> ChosenEngine:
     named = os.environ.get("RAGGUARD_ENGINE", "").strip()
     url, key, model = (os.environ.get(name, "").strip() for name in _OPENAI)
     if named:
-        choice = ChosenEngine(named, "RAGGUARD_ENGINE names it")
+        choice, why = ChosenEngine(named), "RAGGUARD_ENGINE names it"
     elif url and key and model:
-        choice = ChosenEngine(f"{url.partition('#')[0]}#{model}", f"{', '.join(_OPENAI)} name it")
+        choice, why = ChosenEngine(f"{url.partition('#')[0]}#{model}"), f"{', '.join(_OPENAI)} name it"
     elif found := local_server():
-        choice = ChosenEngine(found, "the first model that a server of this machine lists", "")
+        choice, why = ChosenEngine(found, ""), "the first model that a server of this machine lists"
     elif smol_path():
+        choice = ChosenEngine("smol")
         why = "no server is named and none answers on this machine; a small model that often errs"
-        choice = ChosenEngine("smol", why)
     else:
         half = " (OPENAI_BASE_URL and OPENAI_API_KEY are set, OPENAI_MODEL is not)" if url and key else ""
         raise EngineRejected(
@@ -214,7 +213,7 @@ def choose() -> ChosenEngine:
         )
     NOTICES.once(
         f"auto: {choice.address}",
-        f"the engine is {without_secrets(choice.address)}: {choice.reason} (engine= or --engine names another)",
+        f"the engine is {without_secrets(choice.address)}: {why} (engine= or --engine names another)",
     )
     return choice
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from ragguard.engines.base import Message, Prompt
+from ragguard.engines.base import Message, Prompt, Sample
 from ragguard.engines.chat_frames import QUESTION, begun_thought, without_reasoning
 from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.http.replies import choices_of, needed, optional, unexpected, usage_of
 from ragguard.engines.labels import ABSTENTION, CONTRASTS, checked_logprob, upper_bound
 from ragguard.engines.requests import DrawRequest
-from ragguard.errors import EngineRejected
+from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
 from ragguard.runtime.faults import NOTICES
 
@@ -90,13 +90,10 @@ class Token(NamedTuple):
 class Choice:
     """An answer in a reply, read and checked."""
 
-    text: str
+    sample: Sample
     """The answer without its reasoning."""
-    tokens: tuple[Token, ...]
-    """The tokens of the whole answer without an end token; empty where the server shows none."""
     first: tuple[Token, ...]
     """The most probable first tokens."""
-    finished: bool
     thought: bool
     """True where the model reasoned, whether an answer followed or not."""
     is_empty: bool = False
@@ -155,9 +152,9 @@ def _choice(answer: Mapping[str, Any], url: str, choice: Mapping[str, Any]) -> C
     finished = choice.get("finish_reason") != "length"
     text, ended = without_reasoning(content)
     entries = optional(choice, list, "logprobs", "content")
-    token = partial(_token, url)
-    tokens = list(map(token, entries or ()))
-    first = tuple(map(token, optional(entries[0], list, "top_logprobs") or ())) if entries else ()
+    read = partial(_token, url)
+    tokens = list(map(read, entries or ()))
+    first = tuple(map(read, optional(entries[0], list, "top_logprobs") or ())) if entries else ()
     if finished and len(tokens) > 1 and not _ends_with(content, tokens[-1].text):
         tokens.pop()
     thought = (
@@ -166,15 +163,10 @@ def _choice(answer: Mapping[str, Any], url: str, choice: Mapping[str, Any]) -> C
         or bool(optional(answer, int, "usage", "completion_tokens_details", "reasoning_tokens"))
         or (not content and not finished)
     )
-    return Choice(
-        text.strip(),
-        # Where a thought was cut off, the server does not say which tokens belonged to it.
-        () if thought or text != content else tuple(tokens),
-        first,
-        finished and ended,
-        thought=thought,
-        is_empty=not content and entries == [],
-    )
+    # Where a thought was cut off, the server does not say which tokens belonged to it.
+    logprobs = () if thought or text != content else tuple(token.logprob for token in tokens)
+    sample = Sample(text.strip(), logprobs, finished and ended)
+    return Choice(sample, first, thought=thought, is_empty=not content and entries == [])
 
 
 def _content(given: Any, url: str) -> str:
@@ -233,9 +225,13 @@ async def collides(client: HttpClient, model: str, dialect: Dialect) -> bool:
 
 def listed(choice: Choice, labels: Sequence[str]) -> tuple[tuple[float, ...], tuple[bool, ...]]:
     """Returns the probability of each label, by the most probable first tokens of a choice, and whether it is an upper
-    bound. Without any the answer was empty, so that no label was near: each has the probability 0, which is a bound."""
-    if not choice.first:
+    bound. Where the answer is empty no label was near: each has the probability 0, which is a bound."""
+    if choice.is_empty:
         return (0.0,) * len(labels), (True,) * len(labels)
+    if not choice.first:
+        raise EngineProtocolError(
+            "the server gave no log-probabilities, although it did at first; is it still the same server?"
+        )
     tokens = [spelled(label, choice.first) for label in labels]
     most = math.exp(upper_bound(token.logprob for token in choice.first))
     return (

@@ -318,7 +318,7 @@ async def find_decisions(client: HttpClient, served: ServedModel, scheme: str) -
                 raise
             faults.append(str(error))
             continue
-        notes = [served.note] if served.note else []
+        notes = list(served.notes)
         if price := PUBLISHED.get((urlsplit(base).hostname or "", served.id)):
             notes.append(
                 f"published price: ${price:.2f} for a million tokens read: Price(prompt={price}, output=0)"

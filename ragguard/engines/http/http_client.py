@@ -272,7 +272,7 @@ class ServedModel:
     root: str = ""
     """The name or the folder of the weights, where the server reports it."""
     context: int | None = None
-    note: str = ""
+    notes: tuple[str, ...] = ()
     """How the server's list differs from the name that was given."""
 
 
@@ -285,7 +285,7 @@ async def served_model(client: HttpClient, wanted: str | None) -> ServedModel:
 
     Raises EngineRejected with the list where it has other models alone, or where none was named and there are several.
     """
-    base, note = client.address.base, ""
+    base, unlisted = client.address.base, "the server does not list it"
     try:
         answer = await client.ask("/models")
         expected = "a list of models in `data`"
@@ -295,7 +295,7 @@ async def served_model(client: HttpClient, wanted: str | None) -> ServedModel:
         # Gateways may hide the list, or have none.
         if wanted is None or not (isinstance(error, EngineProtocolError) or error.status in _NO_LIST):
             raise
-        return ServedModel(wanted, note=f"{wanted} is asked for as it was named: no list of models ({error})")
+        models, unlisted = {}, f"no list of models ({error})"
     names = ", ".join(models) or "none"
     if wanted is None:
         # Adapters name their base model, which is taken unless an adapter is named.
@@ -309,16 +309,14 @@ async def served_model(client: HttpClient, wanted: str | None) -> ServedModel:
         if len(found) != 1 and models and not client.address.is_azure:
             raise EngineRejected(f"{base} has no model {wanted!r}; it has: {names}")
         if len(found) != 1:
-            unlisted = f"{wanted} is asked for as it was named: the server does not list it"
-            return ServedModel(wanted, note=unlisted)
-        note = "" if found == [wanted] else f"the server spells {wanted} as {found[0]}"
-    model = models[found[0]]
+            return ServedModel(wanted, notes=(f"{wanted} is asked for as it was named: {unlisted}",))
+    model, alike = models[found[0]], wanted in (None, found[0])
     return ServedModel(
         id=found[0],
         owner=str(model.get("owned_by") or ""),
         root=str(model.get("root") or ""),
         context=optional(model, int, "max_model_len") or optional(model, int, "meta", "n_ctx"),
-        note=note,
+        notes=() if alike else (f"the server spells {wanted} as {found[0]}",),
     )
 
 

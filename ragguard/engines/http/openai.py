@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from ragguard.engines.base import EngineInfo, Prompt, Sample
+from ragguard.engines.base import EngineInfo, Prompt
 from ragguard.engines.chat_frames import SWITCH_OFF
 from ragguard.engines.http.chat import (
     LABEL_TOKENS,
@@ -52,7 +52,7 @@ _SWITCHES = (
 
 async def look_at_chat(client: HttpClient, served: ServedModel, notes: Sequence[str] = ()) -> ChatModel:
     """Finds out what a server takes and shows, and whether its model thinks first. `notes` are put before its own."""
-    said = [*notes, *([served.note] if served.note else [])]
+    said = [*notes, *served.notes]
     dialect, thinks = await accepted(client, served.id, Dialect())
     for switch in _SWITCHES if thinks else ():
         silent, still_thinks = await accepted(client, served.id, replace(dialect, extras=switch))
@@ -131,7 +131,7 @@ class ChatModel:
         elif isinstance(request, DrawRequest):
             found = await self._answers(request)
             values = [
-                (samples_value(list(map(_sample, choices))) * (request.n // len(choices)),)
+                (samples_value([choice.sample for choice in choices]) * (request.n // len(choices)),)
                 for (choices, _), _ in found
             ]
         else:
@@ -155,7 +155,7 @@ class ChatModel:
             # Beside a greedy token, as some servers show the sampled token in place of the least probable of the list.
             drawn = _drawn(request, n=1, max_tokens=1, temperature=0.0)
             found = await self._answers(drawn, top=True)
-            rows = [listed(self._shown(choices), request.labels) for (choices, _), _ in found]
+            rows = [listed(choice, request.labels) for ((choice,), _), _ in found]
             return found, [(p, not any(bound), "first_token", bound, None) for p, bound in rows]
         # Samples are seeded, so that the same question has the same answer wherever the server keeps seeds.
         drawn = _drawn(request, n=ANSWERS, max_tokens=LABEL_TOKENS, temperature=1.0, seed=0)
@@ -163,20 +163,10 @@ class ChatModel:
         shares = [estimated(self._said(choices), request.labels) for (choices, _), _ in found]
         return found, [(p, False, "sampled", None, stderr) for p, stderr in shares]
 
-    def _shown(self, choices: Sequence[Choice]) -> Choice:
-        """Returns the one choice if it lists the most probable first tokens, or is empty."""
-        (choice,) = choices
-        if not choice.first and not choice.is_empty:
-            raise EngineProtocolError(
-                f"{self.info.location} gave no log-probabilities, although it did at first; is it still the same "
-                "server?"
-            )
-        return choice
-
     def _said(self, choices: Sequence[Choice]) -> list[str]:
         """Returns the answers. A text that was cut short after its label counts as an answer, a thought that was cut
         short does not."""
-        said = [choice.text for choice in choices if choice.text or choice.finished]
+        said = [choice.sample.text for choice in choices if choice.sample.text or choice.sample.finished]
         if not said:
             raise EngineProtocolError(
                 f"{self.info.model} had not answered after {THINKING_TOKENS} tokens of thought, {len(choices)} times: "
@@ -230,7 +220,3 @@ _PromptAnswer: TypeAlias = tuple[tuple[list[Choice], Usage], int]
 def _drawn(request: Request, **how: Any) -> DrawRequest:
     """Returns a request for answers to the prompts of another request."""
     return DrawRequest(request.prompts, deadline=request.deadline, priority=request.priority, **how)
-
-
-def _sample(choice: Choice) -> Sample:
-    return Sample(choice.text, tuple(token.logprob for token in choice.tokens), choice.finished)

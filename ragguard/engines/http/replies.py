@@ -115,10 +115,6 @@ def refusal(what: str, status: int, headers: httpx.Headers, body: bytes, *, know
         wait = _retry_after(headers)
         asks = "" if not wait else f"; it asks to come back in {in_words(wait)}"
         return EngineOverloaded(what + asks, retry_after=wait, status=status)
-    if status in (401, 403):
-        return EngineRejected(what)
-    if 300 <= status < 400:
-        return EngineRejected(f"{what}; it points elsewhere: use that address")
     if status in (400, 413, 422) and _TOO_LONG.search(said):
         limit, length = _LIMIT.search(said), _LENGTH.search(said)
         return PromptTooLong(
@@ -126,7 +122,9 @@ def refusal(what: str, status: int, headers: httpx.Headers, body: bytes, *, know
             limit=int(limit[1]) if limit else None,
             tokens=int(length[1]) if length else None,
         )
-    if status in (404, 405, 415, 422) and not (isinstance(answer, Mapping) and "error" in answer):
+    if 300 <= status < 400:
+        what += "; it points elsewhere: use that address"
+    elif status in (404, 405, 415, 422) and not (isinstance(answer, Mapping) and "error" in answer):
         what += "; is this an OpenAI-compatible server? Its address mostly ends in /v1"
     error = EngineRejected(what, status=status)
     if status == 404:

@@ -131,12 +131,12 @@ class Templates:
         )
         found = []
         for text, ids in zip(texts, after, strict=True):
-            if ids[: len(before)] != before:
-                # The text's first token merges with the prompt's end; the tokens of the text alone are taken.
-                ids = [*before, *await self.tokens(text, deadline)]
-            if len(ids) == len(before):
+            # Where the text's first token merges with the prompt's end, the tokens of the text alone are taken.
+            merges = ids[: len(before)] != before
+            own = await self.tokens(text, deadline) if merges else ids[len(before) :]
+            if not own:
                 raise EngineRejected(f"the model's tokenizer knows nothing of {text!r}: use another label")
-            found.append(tuple(ids[len(before) :]))
+            found.append(tuple(own))
         return found
 
     async def _shape(self, messages: Sequence[Message], deadline: float | None) -> Shape:

@@ -49,7 +49,7 @@ class VllmModel:
 
     async def report(self, question: Prompt, letters: Sequence[int]) -> EngineInfo:
         """Finds out which of the features that only vLLM has this server takes, one at a time."""
-        capabilities, notes = EXACT_CAPABILITIES, [self._served.note] if self._served.note else []
+        capabilities, notes = EXACT_CAPABILITIES, list(self._served.notes)
         (rendered,) = await self.tokens.render([question])
         try:
             await self._label_logprobs([rendered], letters, LabelRequest((question,), ()))
