@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -77,7 +78,9 @@ class Beliefs:
             # None waits for anything but answers, so all go together: the same questions share a batch every time.
             asker = Asker(Models(self.engine, self.judge, entailer))
             batch = questions[start : start + ABOUT]
-            found += await asker.together([self._one(asked, asker, prompts, judging) for asked in batch])
+            found += await asker.together(
+                [partial(self._one, asked, asker, prompts, judging) for asked in batch]
+            )
         self.progress("drawing and comparing answers", len(questions), len(questions))
         return found
 

@@ -224,14 +224,12 @@ class Adviser:
                 f"each of the {len(useful)} runs searched once, which says nothing about when to stop: give runs of an "
                 "agent that searches several times"
             )
-        before = await self._asking.ask_about(_ANY, _identity, priority=SCORING)
+        identity = await self._asking.ask_about(_ANY, _identity, priority=SCORING)
         traces = await in_parallel([partial(self._trace, one) for one in useful], CALIBRATED_AT_ONCE)
         threshold, loss, saved = choose_threshold(traces, max_loss)
-        engine, judge, entailer, prompts, judge_prompts = before
         self.calibration = AdviceCalibration(
-            threshold, max_loss, len(useful), skipped, loss=loss, steps_saved=saved, engine=engine,
-            judge=judge, entailer=entailer, prompts=prompts, judge_prompts=judge_prompts,
-        )  # fmt: skip
+            threshold, max_loss, len(useful), skipped, loss=loss, steps_saved=saved, **identity
+        )
         return self.calibration
 
     async def _trace(self, known: KnownOutcome) -> Trace:
@@ -302,10 +300,13 @@ def _is_readable(steps: Sequence[RetrievalStep]) -> bool:
     return any(passage.text.strip() for step in steps for passage in step.passages)
 
 
-async def _identity(view: View, _: Ask) -> tuple[str, str, str, str, str]:
+async def _identity(view: View, _: Ask) -> dict[str, str]:
     """Returns, without asking, all that decides which sufficiency comes out, beside the run."""
     setting = view.setting
-    return (
-        setting.engine.fingerprint, setting.judge.fingerprint, setting.entailer.fingerprint,
-        setting.prompts.identity, setting.judge_prompts.identity,
-    )  # fmt: skip
+    return {
+        "engine": setting.engine.fingerprint,
+        "judge": setting.judge.fingerprint,
+        "entailer": setting.entailer.fingerprint,
+        "prompts": setting.prompts.identity,
+        "judge_prompts": setting.judge_prompts.identity,
+    }

@@ -15,7 +15,7 @@ a run that is exchangeable with these, the expected correctness lost by stopping
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -87,11 +87,9 @@ class AdviceCalibration:
     prompts: str
     judge_prompts: str
 
-    def check(self, identity: Sequence[str]) -> None:
+    def check(self, identity: Mapping[str, str]) -> None:
         """Raises CalibrationError where the models or prompts are other ones, of which the promise does not hold."""
-        names = ("engine", "judge", "entailer", "prompts", "judge_prompts")
-        mine = (self.engine, self.judge, self.entailer, self.prompts, self.judge_prompts)
-        check_same("this RagGuard", zip(names, mine, identity, strict=True))
+        check_same("this RagGuard", ((name, getattr(self, name), here) for name, here in identity.items()))
 
     def save(self, path: str | Path) -> None:
         """Writes the calibration as JSON."""

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -124,7 +125,7 @@ async def questions_of(report: ReferenceReport, judge: Engine, prompts: PromptSe
     Raises ScoringError where no passage answers any of them.
     """
     asker = Asker(Models(judge, judge))
-    (run,) = await asker.together([_run_of(report, asker, prompts, seed)])
+    (run,) = await asker.together([partial(_run_of, report, asker, prompts, seed)])
     return run
 
 

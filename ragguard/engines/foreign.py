@@ -61,14 +61,10 @@ class ForeignCalls:
         """Returns the result of a call, made on the object's own loop; raises EngineTimeout for one that takes too
         long."""
         loop = self._loop
-
-        async def called() -> T | BaseException:
-            return await catch_exit(work())
-
         limit = asyncio.timeout(self._seconds)
         try:
             async with limit:
-                outcome = await loop.within(called())
+                outcome = await loop.within(catch_exit(work))
         except TimeoutError:
             if not limit.expired():
                 raise

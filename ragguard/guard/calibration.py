@@ -20,6 +20,7 @@ from ragguard.analysis.conformal import keeps_bound, least_examples, load_calibr
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThreshold
 from ragguard.records import Passage, RetrievalStep
+from ragguard.runtime.arguments import one_of
 from ragguard.scorers.grades import RELEVANT
 
 Floats = NDArray[np.float64]
@@ -105,8 +106,7 @@ def examples_of(steps: Iterable[RetrievalStep]) -> list[Example]:
 
 def check_promise(examples: int, max_gold_loss: float, order: str = "help") -> None:
     """Raises `CalibrationError` where the examples are too few for the bound, `InvalidInput` for an unknown order."""
-    if order not in get_args(Order):
-        raise InvalidInput("order", order, " or ".join(get_args(Order)))
+    one_of("order", order, get_args(Order))
     least = least_examples("max_gold_loss", max_gold_loss)
     if examples < least:
         raise CalibrationError(

@@ -353,15 +353,10 @@ def _given_passages(given: Sequence[Any]) -> list[Passage]:
     if isinstance(given, str | Passage) or not isinstance(given, Iterable):
         raise InvalidInput("passages", given, allowed)
     passages = []
-    try:
-        for item in given:
-            passage = Passage(item) if isinstance(item, str) else item
-            if not isinstance(passage, Passage) and documents_in(item):
-                passage = passage_of(item)
-            passages.append(passage)
-    except Exception as error:
-        raise InvalidInput("passages", given, allowed) from error
-    for passage in passages:
-        if not isinstance(passage, Passage) or not isinstance(passage.text, str):
-            raise InvalidInput("passages", passage, allowed)
+    for item in given:
+        if not (isinstance(item, str) or documents_in(item)):
+            raise InvalidInput("passages", item, allowed)
+        passages.append(item if isinstance(item, Passage) else passage_of(item))
+        if not isinstance(passages[-1].text, str):
+            raise InvalidInput("passages", item, allowed)
     return passages

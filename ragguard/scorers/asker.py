@@ -10,10 +10,9 @@ another.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -191,7 +190,7 @@ class Asker:
         self._next: asyncio.Task[None] | None = None
         self._waves: set[asyncio.Task[None]] = set()
 
-    async def attend(self, scorers: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
+    async def attend(self, scorers: Sequence[Callable[[], Awaitable[T]]]) -> list[T | BaseException]:
         """Runs the scorers at the same time until all have ended; an exception of a scorer is its result."""
         tasks = [asyncio.ensure_future(catch_exit(scorer)) for scorer in scorers]
         try:
@@ -199,11 +198,8 @@ class Asker:
         finally:
             for pending in (*tasks, *self._waves):
                 pending.cancel()
-            for scorer in scorers:
-                if getcoroutinestate(scorer) == CORO_CREATED:  # the task was cancelled before it began
-                    scorer.close()
 
-    async def together(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    async def together(self, work: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
         """Does what `attend` does; raises the first exception."""
         found = await self.attend(work)
         for one in found:

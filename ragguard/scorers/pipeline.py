@@ -205,7 +205,7 @@ class ScoringPipeline:
         raises, and where an engine cannot be reached."""
         setting = await self._ready()
         asker = _asker(self._models(priority, deadline), setting)
-        [result] = await asker.together([inquiry(view_run(run, setting), asker)])
+        [result] = await asker.together([partial(inquiry, view_run(run, setting), asker)])
         return result
 
     async def plan(self, run: Run) -> Plan:
@@ -311,7 +311,7 @@ class ScoringPipeline:
         asker = _asker(respondent, view.setting)
         asks = [MeteredAsk(asker) for _ in scorers]
         outcomes = await asker.attend(
-            [_score(scorer, view, ask) for scorer, ask in zip(scorers, asks, strict=True)]
+            [partial(_score, scorer, view, ask) for scorer, ask in zip(scorers, asks, strict=True)]
         )
         results: list[Result] = []
         unpaid = Usage()

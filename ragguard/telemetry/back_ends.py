@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import httpx
-from opentelemetry.trace import SpanContext, TraceFlags, format_span_id
+from opentelemetry.trace import SpanContext, format_span_id
 
 from ragguard.errors import InvalidInput, RagguardError
 from ragguard.metrics.registry import METRICS
@@ -31,7 +31,7 @@ from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.runtime.faults import describe
 from ragguard.telemetry.attributes import annotator, identity, score_name
 from ragguard.telemetry.names import SKIPPED
-from ragguard.telemetry.otel import OtelSink
+from ragguard.telemetry.otel import OtelSink, span_context
 from ragguard.telemetry.values import TEXT, Attributes, identifier, text
 from ragguard.text.credentials import checked_key, split_credentials
 from ragguard.text.secret_filter import without_secrets
@@ -90,11 +90,7 @@ class PhoenixAnnotations:
     async def submit(self, scored: ScoredRun) -> None:
         """Posts the annotations of a run, its steps and their passages."""
         places = {"": scored.run.trace} | {step.id: step.trace for step in scored.run.steps}
-        targets = {
-            name: SpanContext(int(one.trace_id, 16), int(one.span_id, 16), True, TraceFlags(one.sampled))
-            for name, one in places.items()
-            if one is not None
-        }
+        targets = {name: span_context(one) for name, one in places.items() if one is not None}
         await self.post(scored.scores, targets, explained=True)
 
     async def post(

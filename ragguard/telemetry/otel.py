@@ -91,8 +91,12 @@ class OtelSink:
         tracers, meters = self._given
         exporting = None
         if self._private is not None:
+            try:
+                from ragguard.telemetry.otlp import Exporting
+            except ImportError as error:
+                raise MissingDependency("opentelemetry-exporter-otlp-proto-http", "otlp=…", "otlp") from error
             address, project, spans_only = self._private
-            exporting = _exporting()(address, project, spans_only=spans_only)
+            exporting = Exporting(address, project, spans_only=spans_only)
             tracers, meters = exporting.traces, exporting.metrics
         meter = metrics.get_meter("ragguard", __version__, meters)
         gauge = BacklogGauge(meters)
@@ -120,7 +124,7 @@ class OtelSink:
         run = scored.run
         if run.status == "open":
             return {}
-        parent = self._run_span(run) if run.trace is None else _span_context(run.trace)
+        parent = self._run_span(run) if run.trace is None else span_context(run.trace)
         self._evaluation(scored, parent, None)
         targets = {"": parent}
         for step in run.steps:
@@ -161,7 +165,7 @@ class OtelSink:
 
     def _target(self, step: RetrievalStep, parent: SpanContext) -> SpanContext:
         """Returns the span of the retrieval: the application's where it is known to be one, else one of ragguard's."""
-        above = parent if step.trace is None else _span_context(step.trace)
+        above = parent if step.trace is None else span_context(step.trace)
         if not above.trace_flags.sampled:
             return above
         foreign = step.trace is not None and step.trace.foreign
@@ -246,14 +250,6 @@ def configured() -> bool:
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
-def _exporting() -> type[Exporting]:
-    try:
-        from ragguard.telemetry.otlp import Exporting
-    except ImportError as error:
-        raise MissingDependency("opentelemetry-exporter-otlp-proto-http", "otlp=…", "otlp") from error
-    return Exporting
-
-
 @dataclass(slots=True)
 class _Outlets:
     """The ways out of one process: a forked child has private providers of its own."""
@@ -270,7 +266,8 @@ def _line(*words: object) -> str:
     return identifier(" ".join(str(word) for word in words if word != ""))
 
 
-def _span_context(known: TraceContext) -> SpanContext:
+def span_context(known: TraceContext) -> SpanContext:
+    """Returns the place of a span that was made elsewhere."""
     flags = TraceFlags(TraceFlags.SAMPLED if known.sampled else TraceFlags.DEFAULT)
     return SpanContext(int(known.trace_id, 16), int(known.span_id, 16), is_remote=False, trace_flags=flags)
 

@@ -76,18 +76,14 @@ def plain_metadata(
 
 
 def comparable(metadata: object) -> Mapping[str, Any] | None:
-    """Returns metadata as `is_same` compares others with them: a copy; None for none; an empty one for metadata that
-    are not plain and small, which are the same as no others."""
-    if not metadata:
-        return None
-    return metadata.copy() if type(metadata) is dict and _is_plain(metadata) else {}
+    """Returns metadata as `is_same` compares others with them: a copy; None for those that are not plain and small,
+    which are the same as no others."""
+    return metadata.copy() if type(metadata) is dict and _is_plain(metadata) else None
 
 
 def is_same(metadata: Mapping[Any, Any], known: Mapping[str, Any] | None) -> bool:
     """True only where metadata are the `comparable` ones, key by key and type by type: 1, 1.0 and True are equal."""
-    if not metadata:
-        return known is None
-    if not known or type(metadata) is not dict or len(metadata) != len(known):
+    if known is None or type(metadata) is not dict or len(metadata) != len(known):
         return False
     return all(map(is_, metadata.values(), known.values())) and metadata == known
 

@@ -132,13 +132,13 @@ def test_outcomes_that_do_not_fit_the_steps_are_refused():
 
 
 def test_a_calibration_is_saved_and_loaded(tmp_path):
-    found = AdviceCalibration(0.5, 0.02, 80, 3, loss=0.01, steps_saved=0.5, engine="e", judge="j", entailer="n",
-                              prompts="p", judge_prompts="q")  # fmt: skip
+    models = {"engine": "e", "judge": "j", "entailer": "n", "prompts": "p", "judge_prompts": "q"}
+    found = AdviceCalibration(0.5, 0.02, 80, 3, loss=0.01, steps_saved=0.5, **models)
     found.save(tmp_path / "advice.json")
     assert AdviceCalibration.load(tmp_path / "advice.json") == found
-    found.check(["e", "j", "n", "p", "q"])
+    found.check(models)
     with pytest.raises(CalibrationError, match="made with entailer n, this RagGuard has other"):
-        found.check(["e", "j", "other", "p", "q"])
+        found.check(models | {"entailer": "other"})
 
 
 @pytest.mark.parametrize(

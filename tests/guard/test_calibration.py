@@ -127,7 +127,7 @@ def test_calibration_by_help_drops_what_one_by_utility_must_keep_where_the_judge
 
 
 def test_calibration_of_an_unknown_order_is_refused():
-    with pytest.raises(InvalidInput, match="help or utility"):
+    with pytest.raises(InvalidInput, match="'help' or 'utility'"):
         DistractorGuard("nano").calibrate([], order="gain")
 
 

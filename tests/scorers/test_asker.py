@@ -32,9 +32,13 @@ def asker(engine, cap=100_000, **more):
     return Asker(Models(engine, engine, TableEntailer()), cap, **more)
 
 
-async def put(ask, *rounds):
+def put(ask, *rounds):
     """A scorer that asks one round after the other."""
-    return [await ask(questions) for questions in rounds]
+
+    async def scorer():
+        return [await ask(questions) for questions in rounds]
+
+    return scorer
 
 
 async def test_scorers_side_by_side_share_their_waves():
@@ -158,7 +162,7 @@ async def test_a_scorer_that_waits_for_something_else_holds_nobody_up():
         free.set()
         return answers
 
-    late, early = await ask.attend([waits(), goes_on()])
+    late, early = await ask.attend([waits, goes_on])
     assert late[0].p
     assert early[0].p
     assert [call.texts for call in engine.calls] == [["early"], ["late"]]
