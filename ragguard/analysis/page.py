@@ -149,10 +149,7 @@ def summary(overview: Overview) -> Data:
     total, likelier = best(scores, "delta_seper_total"), best(scores, "delta_likelihood_total")
     correct = best(scores, "answer_correct")
     return {
-        "id": row["id"],
-        "question": row["question"],
-        "name": row["name"],
-        "status": row["status"],
+        **{name: row[name] for name in ("id", "question", "name", "status")},
         "state": STATES.get(row["status"], row["status"]),
         "started": row["started_ns"] // 1_000_000,
         "hops": len(overview.steps),
@@ -252,21 +249,22 @@ def explanation_of(overview: Overview) -> Explanation:
         question=row["question"], answer=row["answer"] or "", references=overview.references,
         hops=list(hops.values()),
     )  # fmt: skip
-    of_passages = (
-        Number(seq, rank, name, value / SCALE, stderr=None if error is None else error / SCALE)
+    rows = [
+        (seq, rank, name, value, error, "", "")
         for seq, rank, name, value, _, error in json.loads(summary.of_passages)
         if name == "utility"
-    )
-    others = (
-        Number(
-            step_id=seq, position=None, name=name, value=value / SCALE,
-            stderr=None if error is None else error / SCALE, label=label, reference_source=source,
-        )
-        for rows in (summary.of_steps, summary.of_run)
-        for seq, name, value, error, label, source, stage in json.loads(rows)
+    ]
+    rows += [
+        (seq, None, name, value, error, label, source)
+        for scores in (summary.of_steps, summary.of_run)
+        for seq, name, value, error, label, source, stage in json.loads(scores)
         if name in READ and stage == "passages"
-    )  # fmt: skip
-    return explain_facts(with_numbers(facts, hops, (*of_passages, *others)))
+    ]
+    numbers = [
+        Number(seq, rank, name, value / SCALE, None if error is None else error / SCALE, *about)
+        for seq, rank, name, value, error, *about in rows
+    ]
+    return explain_facts(with_numbers(facts, hops, numbers))
 
 
 def selection_numbers(overview: Overview) -> dict[int, tuple[float, float]]:
@@ -293,11 +291,7 @@ def _step(step: StepLine, texts: Texts, began_ns: int, shortened: Iterable[Short
     started, ended = row["started_ns"], row["ended_ns"]
     return {
         "place": step.seq,
-        "id": row["id"],
-        "query": row["query"],
-        "tool": row["tool"],
-        "turn": row["turn"],
-        "status": row["status"],
+        **{name: row[name] for name in ("id", "query", "tool", "turn", "status")},
         "error": step.error,
         "notice": "; ".join(filter(None, [step.notice, *remarks_on_fit(shortened)])),
         "began": started,

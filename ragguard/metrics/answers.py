@@ -97,18 +97,11 @@ _NOT_APPLICABLE = re.compile(r"n ?/ ?a\.?|n\.a\.", re.IGNORECASE)
 
 def _is_title(answer: str) -> bool:
     """Returns whether a text is written like the title of a work: "I Don't Know How to Love Him"."""
-    first, *others = answer.split() or [""]
-    capitals = [
-        word for word in others if word[0].isupper() and word.partition("'")[0].partition("’")[0] != "I"
-    ]
-    rest_is_short = all(len(word) <= _SMALL_WORD for word in others if not word[0].isupper())
-    return (
-        len(capitals) > 1
-        and rest_is_short
-        and answer[-1].isalnum()
-        and not answer.isupper()
-        and first[0].isupper()
-    )
+    first, *others = answer.split()
+    if not (answer[-1].isalnum() and first[0].isupper() and not answer.isupper()):
+        return False
+    capitals = [word for word in others if word[0].isupper() and re.split("['’]", word)[0] != "I"]
+    return len(capitals) > 1 and all(len(word) <= _SMALL_WORD for word in others if not word[0].isupper())
 
 
 _SMALL_WORD = 3

@@ -65,11 +65,9 @@ def ndcg(
     """Returns Σ gain_r / log2(r + 1) of the first k, divided by that of the best order; `ideal` holds the gains of all
     judged passages."""
     ranked = arrays.front(arrays.read("gains", gains, low=0, mask=mask), mask)
-    judged = (
-        ranked
-        if ideal is None
-        else arrays.read("ideal", ideal, low=0, mask=ideal_mask, mask_name="ideal_mask")
-    )
+    judged = ranked
+    if ideal is not None:
+        judged = arrays.read("ideal", ideal, low=0, mask=ideal_mask, mask_name="ideal_mask")
     depth = None if k is None else arrays.count("k", k)
     first = ranked[..., :depth]
     reached = first @ arrays.discounts(first.shape[-1])
@@ -78,9 +76,7 @@ def ndcg(
     if ideal is not None:
         arrays.fit(gains=reached.shape, ideal=possible.shape)
         if np.any(reached > possible * (1 + EXCESS)):
-            raise InvalidInput(
-                "ideal", ideal, "the gains of all judged passages, those of `gains` among them"
-            )
+            raise InvalidInput("ideal", ideal, "the gains of all judged passages, those of `gains` as well")
     return arrays.ratio(reached, possible)
 
 

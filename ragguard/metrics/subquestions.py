@@ -167,9 +167,7 @@ def coverage(
     answers = _answers("ratings", ratings, eta, mask)
     asked = _asked(answers, answerable)
     covered = np.count_nonzero(answers.any(axis=-2) & asked, axis=-1)
-    passages = (
-        arrays.lengths(answers.swapaxes(-1, -2), None) if mask is None else arrays.lengths(answers, mask)
-    )
+    passages = answers.shape[-2] if mask is None else arrays.lengths(answers, mask)
     return arrays.ratio(covered, np.where(np.asarray(passages) > 0, np.count_nonzero(asked, axis=-1), 0))
 
 

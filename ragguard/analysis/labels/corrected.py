@@ -21,7 +21,7 @@ from ragguard.metrics.agreement import auc, cohen_kappa
 from ragguard.metrics.distraction import GAMMA, udcg
 from ragguard.metrics.prediction_powered import LEAST_LABELS, CorrectedMean, corrected_mean, rogan_gladen
 from ragguard.metrics.registry import METRICS
-from ragguard.records import ScoredRun
+from ragguard.records import Score, ScoredRun
 from ragguard.scorers.grades import RELEVANT
 from ragguard.scorers.run_facts import ANSWERS
 from ragguard.storage.source import open_source
@@ -119,14 +119,13 @@ class _Rows:
                 self._add_read("utility", question, item, weight / count, judged, human)
         steps = [one for one in found.values() if one.name == "udcg"]
         for score in steps:
-            self._add_udcg(
-                question, score.value, score.metadata.get("k"), by_step[score.step_id], weight / len(steps)
-            )
+            self._add_udcg(question, score, by_step[score.step_id], weight / len(steps))
 
     def _add_udcg(
-        self, question: str, value: float, k: object, rows: Sequence[tuple[LabelItem, float, float]], share: float
-    ) -> None:  # fmt: skip
+        self, question: str, score: Score, rows: Sequence[tuple[LabelItem, float, float]], share: float
+    ) -> None:
         """Adds a step's passages to UDCG. One label changes UDCG little, so its slope at the judge's value is used."""
+        value, k = score.value, score.metadata.get("k")
         places = k if isinstance(k, int) else len(rows)
         utilities = [utility for _, utility, _ in rows] or [0.0]
         # Given with another γ, softly, or about passages that are not all judged.
@@ -149,22 +148,19 @@ class _Rows:
             _Contribution(question, item.stratum, share * reads, judged / reads, labelled=human / reads)
         )
 
-    def why_not(self, name: str, given: Sequence[float]) -> str:
-        """Returns why a metric with these labels cannot be corrected; "" where it can."""
-        if name in self.unusual:
-            return "it was given with settings other than the usual ones"
-        if len(given) < LEAST_LABELS:
-            return f"{len(given)} labels, and {LEAST_LABELS} are needed"
-        if max(given) - min(given) < 1e-9:
-            return f"all {len(given)} labels say the same; label more"
-        return ""
-
     def correct(self, name: str, found: Corrections) -> None:
         """Adds the corrected mean of a metric, or the sentence why there is none; nothing where it has no labels."""
         given = [one.labelled for one in self.of[name] if not math.isnan(one.labelled)]
-        if name not in self.unusual and not given:
+        why = ""
+        if name in self.unusual:
+            why = "it was given with settings other than the usual ones"
+        elif not given:
             return
-        if why := self.why_not(name, given):
+        elif len(given) < LEAST_LABELS:
+            why = f"{len(given)} labels, and {LEAST_LABELS} are needed"
+        elif max(given) - min(given) < 1e-9:
+            why = f"all {len(given)} labels say the same; label more"
+        if why:
             found.remarks.append(f"{name} is not corrected: {why}")
             return
         questions, strata, shares, judged, labelled = zip(*self.of[name], strict=True)
@@ -216,11 +212,10 @@ def _value(item: LabelItem, label: Label | None) -> float:
         return math.nan
     check_text(label, item.digest)
     if label.judge != item.judge:
-        raise InvalidInput(
-            f"label of run {item.place[1]}",
-            label.judge,
-            f"{item.judge}: labels are drawn by the judge's numbers; label anew, or score with that judge",
+        allowed = (
+            f"{item.judge}: labels are drawn by the judge's numbers; label anew, or score with that judge"
         )
+        raise InvalidInput(f"label of run {item.place[1]}", label.judge, allowed)
     return label.value
 
 

@@ -98,13 +98,8 @@ def run_items(scored: ScoredRun, kind: str) -> Iterator[LabelItem]:
     for score in latest(scored, METRIC_OF[kind]):
         if kind == "answer":
             if run.answer:
-                yield LabelItem(
-                    ("answer", run.id, "", 0),
-                    run.question,
-                    run.answer,
-                    judged=score.value,
-                    judge=score.engine,
-                )
+                place = ("answer", run.id, "", 0)
+                yield LabelItem(place, run.question, run.answer, judged=score.value, judge=score.engine)
             continue
         step, position = steps.get(score.step_id), score.position or 0
         texts = [] if step is None else _candidates(step)

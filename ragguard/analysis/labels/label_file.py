@@ -189,8 +189,5 @@ def _labelled_step(run: Run, step: RetrievalStep, known: Mapping[Place, Label]) 
 def check_text(label: Label, digest: str) -> None:
     """Raises InvalidInput where a label is about another text than the one with this digest."""
     if label.digest != digest:
-        raise InvalidInput(
-            f"label of run {label.place[1]}",
-            label.digest,
-            f"{digest}: the text is another one than was labelled; label it again",
-        )
+        allowed = f"{digest}: the text is another one than was labelled; label it again"
+        raise InvalidInput(f"label of run {label.place[1]}", label.digest, allowed)

@@ -196,16 +196,8 @@ async def compare_readers(
             predicted[name] = {str(row[0]): row[1:4] for row in first.rows}
         except RagguardError as error:
             notes.append(f"{name}: {error}.")
-    columns = (
-        "reader",
-        "correct, %",
-        "abstained, %",
-        "wrong, %",
-        "SePer without",
-        "with",
-        "ΔSePer",
-        "contexts",
-    )
+    shares = (f"{outcome}, %" for outcome in OUTCOMES)
+    columns = ("reader", *shares, "SePer without", "with", "ΔSePer", "contexts")
     source = "UDCG, table 6, and SePer, figure 4"
     metrics = dict.fromkeys(metric for of_reader in predicted.values() for metric in of_reader)
     none: tuple[Cell, ...] = (None, None, None)
@@ -214,10 +206,10 @@ async def compare_readers(
     )
     titles = ("metric", *(word for name in predicted for word in (name, "from", "to")))
     which = "Which metric goes with each reader's outcomes: Spearman"
-    shown = Table(
-        "readers", "What each reader answers", columns, tuple(rows), source=source, notes=tuple(notes)
-    )
-    return [shown, Table("readers-correlations", which, titles, of_metrics)]
+    return [
+        Table("readers", "What each reader answers", columns, tuple(rows), source=source, notes=tuple(notes)),
+        Table("readers-correlations", which, titles, of_metrics),
+    ]
 
 
 def _answers(name: str, scored: Sequence[Scored]) -> list[tuple[Cell, ...]]:

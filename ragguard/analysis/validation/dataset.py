@@ -34,9 +34,8 @@ def read_dataset(path: str | Path, k: int = K, *, remarks: list[str] | None = No
     elif qrel_files(folder):
         found = list(read_rankings(folder, k))
     else:
-        names = sorted(file.name for file in folder.iterdir())[:8]
         allowed = "a run file, a store, or a folder of scored parts or of BEIR or TREC files with judgements"
-        raise InvalidInput(str(path), names or "an empty folder", allowed)
+        raise InvalidInput(str(path), "a folder of something else", allowed)
     if not found:
         raise InvalidInput(str(path), "nothing", "at least one context")
     ids: set[str] = set()

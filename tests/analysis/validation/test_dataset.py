@@ -187,7 +187,7 @@ def test_broken_lines_of_rankings(trec, name, text, told):
 def test_path_without_a_data_set_is_refused(tmp_path):
     with pytest.raises(StoreError, match=r"there is no .*; check the path"):
         read_dataset(tmp_path / "none.jsonl")
-    with pytest.raises(InvalidInput, match="an empty folder"):
+    with pytest.raises(InvalidInput, match="a folder of something else"):
         read_dataset(tmp_path)
     for name, content in (
         ("text.txt", b"a page of words\n"), ("empty.jsonl", b""), ("other.json", b'{"rows": []}'),
