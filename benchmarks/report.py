@@ -157,9 +157,8 @@ def main() -> None:
         for number in range(RUNS):
             item = scored(number, rng)
             figures["scores_per_run"] = len(item.scores)
-            due = store.submit(item.run, "settings")
-            assert due is not None
-            store.store_outcome(ScoringOutcome(due.run_id, "settings", due.revision, item.scores))
+            claim = store.submit(item.run, "settings")
+            store.store_outcome(ScoringOutcome(item.run.id, "settings", claim.revision, item.scores))
         store.close()
         writing, computing = [], []
         for _ in range(3):

@@ -180,7 +180,6 @@ class RagGuard:
         advisers = self._advisers  # without the RagGuard, which an integration may outlive
         self.recorder.advise = lambda run, budget_ms: advisers.get().advise(run, budget_ms)
         self.recorder.aadvise = lambda run, budget_ms: advisers.get().aadvise(run, budget_ms)
-        self._service.pipeline.get()  # raises at once for a wrong address or scorer
 
     @property
     def _service(self) -> Service:

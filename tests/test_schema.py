@@ -125,7 +125,7 @@ from ragguard import read_runs, read_scored, write_runs, write_scores
 from ragguard.capture.events import RunStarted, StepEnded
 from ragguard.errors import InvalidInput
 from ragguard.schema import UNREADABLE
-from ragguard.service.batches import storable_event
+from ragguard.schema import fitted
 from ragguard.storage.sqlite.store import Store
 
 step = RetrievalStep("s", query="hop", passages=[Passage("a", language="no")], cost=0.5)
@@ -151,10 +151,9 @@ write_scores([ScoredRun(run, [Score("utility", 0.5, "run", "r", votes=3)])], "sc
 ((scored),) = read_scored("scores.jsonl")
 assert scored.scores[0].votes == 3
 
-started = storable_event(RunStarted(replace(run, steps=[], tenant=None)))
-ended = storable_event(StepEnded(replace(step, run_id="r", cost="much")))
-assert (started.run.tenant, ended.step.cost) == ("", None)
-assert ended.step.metadata[UNREADABLE] == "not kept: cost: str"
+started, ended = fitted(replace(run, steps=[], tenant=None)), fitted(replace(step, run_id="r", cost="much"))
+assert (started.tenant, ended.cost) == ("", None)
+assert ended.metadata[UNREADABLE] == "not kept: cost: str"
 
 store = Store("s.db")
 store.record([RunStarted(replace(run, steps=[])), StepEnded(replace(step, run_id="r"))])

@@ -28,26 +28,6 @@ from ragguard.schema import FieldType, ListType, RecordType, fitted, text_fields
 from ragguard.text.plain import plain_metadata
 from ragguard.text.secret_filter import without
 
-
-def storable_event(event: Event) -> Event:
-    """Returns the event itself where every field has its type, else a copy in which every field has."""
-    match event:
-        case StepEnded():
-            step = fitted(event.step)
-            return event if step is event.step else StepEnded(step)
-        case RunStarted():
-            run = fitted(event.run)
-            return event if run is event.run else RunStarted(run, event.names)
-        case RunEnded():
-            return fitted(event)
-        case StepAmended() if event.decision is not None:
-            return StepAmended(
-                event.run_id, event.step_id, event.passages, fitted(event.decision),
-                metadata=event.metadata, error=event.error, advice=event.advice,
-            )  # fmt: skip
-    return event
-
-
 LOST: Final = "ragguard.events_lost"
 """Metadata key of a run that says how many of its events were lost."""
 T = TypeVar("T")
@@ -99,7 +79,7 @@ class Redactor:
                 if isinstance(item, RunEnded) and (number := lost.pop(item.run_id, 0)):
                     item = replace(item, metadata={**item.metadata, LOST: number})
                 events = item.as_events() if isinstance(item, WholeRun) else (item,)
-                ready = [self.event(storable_event(event)) for event in events]
+                ready = [self.event(event) for event in events]
             except BaseException as error:  # noqa: BLE001 - code of the user's may raise anything
                 note = self._faults.note_without_text if self.redacts else self._faults.note
                 note("an event", error)
@@ -108,25 +88,32 @@ class Redactor:
                 yield from ready
 
     def event(self, event: Event) -> Event:
-        """Returns the event as it may be written."""
-        if not self.redacts:
-            return event
+        """Returns the event as it may be written, with fields of their types; where nothing changes, the event
+        itself."""
         match event:
-            case RunStarted():
-                names = event.names._replace(caller_id=self.id(event.names.caller_id))
-                return RunStarted(self.run(event.run), names)
             case StepEnded():
-                return StepEnded(self._record(event.step, []))
+                step = self._record(fitted(event.step), [])
+                return event if step is event.step else StepEnded(step)
+            case RunStarted():
+                if (run := self.run(fitted(event.run))) is event.run:
+                    return event
+                return RunStarted(run, event.names._replace(caller_id=self.id(event.names.caller_id)))
+            case RunEnded():
+                event = fitted(event)
+                if not self.redacts:
+                    return event
+                return replace(event, run_id=self.id(event.run_id), **self._changed(Run, event, []))
             case StepAmended():
+                event.decision = event.decision and fitted(event.decision)
+                if not self.redacts:
+                    return event
                 query = self._queries.get(event.step_id, "")
                 changed = self._changed(RetrievalStep, event, [query])
                 return StepAmended(**changed, step_id=self.id(event.step_id))
-            case RunEnded():
-                return replace(event, run_id=self.id(event.run_id), **self._changed(Run, event, []))
 
     def run(self, run: Run) -> Run:
         """Returns the run as it may be written."""
-        return self._record(run, []) if self.redacts else run
+        return self._record(run, [])
 
     def texts(self, texts: Sequence[str] | None) -> list[str] | None:
         """Returns the redacted texts, without the empty ones."""
@@ -146,7 +133,9 @@ class Redactor:
 
     def _record(self, record: T, quotable: list[str]) -> T:
         """Returns a copy of a record with every text changed that `schema` finds in its class; `quotable` are the texts
-        around the record that its reasons and errors may quote."""
+        around the record that its reasons and errors may quote. Without a function, returns the record itself."""
+        if not self.redacts:
+            return record
         if isinstance(record, RetrievalStep):
             quotable = [record.query]
             self._queries[record.id] = record.query

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ragguard.errors import Closed, MissingDependency
@@ -221,10 +222,9 @@ class Delivery:
 
     def _depth(self) -> int:
         """Returns how many runs wait to be scored."""
-        try:
+        with suppress(Closed):  # an application's meter still asks after the end
             return self._store.left().pending
-        except Closed:  # an application's meter still asks after the end
-            return 0
+        return 0
 
     def _losses(self) -> Mapping[str, int]:
         """Returns how much was lost, by kind."""

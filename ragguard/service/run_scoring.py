@@ -37,7 +37,7 @@ from ragguard.service.batches import Redactor
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
 from ragguard.service.intake import Intake
-from ragguard.storage.sqlite.ledger import Due, ScoringOutcome
+from ragguard.storage.sqlite.ledger import Claim, ScoringOutcome
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.secret_filter import logger
 
@@ -217,9 +217,9 @@ class RunScoring:
         # From here on a caller that asks for the same run waits, and then finds its scores in the store.
         with self.exclusively(run.id):
             identity = await self._identity()
-            due = await self.written(lambda: self.store.submit(run, _mark(identity)))
-            if identity is None or due.score:
-                return await self.attempt(run, due, DEMANDED)
+            claim = await self.written(lambda: self.store.submit(run, _mark(identity)))
+            if identity is None or claim.score:
+                return await self.attempt(claim, DEMANDED)
             scores, failures = await self.written(
                 lambda: (self.store.scores(run.id), self.store.failures(run.id))
             )
@@ -228,15 +228,16 @@ class RunScoring:
             latest = {one.key[:-1]: one for one in scores if (one.scorer, one.version) in ours}
             return ScoredRun(run, [*latest.values()], failures)
 
-    async def attempt(self, run: Run, due: Due, priority: int) -> ScoredRun:
+    async def attempt(self, claim: Claim, priority: int) -> ScoredRun:
         """Scores a run, stores the result and starts to deliver it. The run must be held by `exclusively`."""
+        run = claim.run
         found, unfound = await self.find_references(run)
         if found:
             run = replace(run, references=found)
         scored = await evaluate(run, self.pipeline.get().results(run, priority=priority))
         identity = await self._identity() if answered(scored) else None
         uncertain = {(one.scorer, one.step_id) for one in scored.failures if one.will_retry}
-        attempts = due.attempts + 1
+        attempts = claim.attempts + 1
         wait = self.settings.retry.after(attempts) if uncertain else None
         failures = self.redactor.failures(
             replace(one, attempts=attempts, will_retry=one.will_retry and wait is not None, run_id=run.id)
@@ -245,7 +246,7 @@ class RunScoring:
         self._note(failures)
         scored = replace(scored, failures=failures)
         outcome = ScoringOutcome(
-            run.id, _mark(identity), due.revision, scores=scored.scores, failures=failures,
+            run.id, _mark(identity), claim.revision, scores=scored.scores, failures=failures,
             retry_ns=None if wait is None else now_ns() + int(wait * 1e9), emit=bool(self.delivery),
             attempts=attempts, references=found, uncertain=uncertain,
             finished=not any(one.error in _MAY_PASS for one in failures),

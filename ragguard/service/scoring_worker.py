@@ -36,8 +36,6 @@ Work: TypeAlias = Callable[[], Awaitable[bool]]
 """Scores or delivers one run; returns False where no engine answered."""
 STEP_WAITS = 0.2
 """The seconds that a step which has ended waits for others that are parallel, so that one wave asks about all."""
-KEPT = 4096
-"""The most open runs that wait; others are scored at their ends."""
 
 
 def is_chosen(run_id: str, share: float) -> bool:
@@ -70,7 +68,7 @@ class LiveScoring:
             return
         now = time.monotonic()
         for run_id in changed:
-            if is_chosen(run_id, self._scoring.settings.score_rate) and len(self._waiting) < KEPT:
+            if is_chosen(run_id, self._scoring.settings.score_rate):
                 self._waiting.setdefault(run_id, now + STEP_WAITS)
 
     def take(self, slots: int) -> list[Work]:
@@ -243,16 +241,16 @@ class ScoringWorker:
 
     async def _work_off(self, claim: Claim) -> bool:
         """Scores or delivers a claimed run; returns False where no engine answered."""
-        run, due = claim.run, claim.due
+        run = claim.run
         if (busy := self._scoring.busy.get(run.id)) is not None:
             await busy.wait()  # a caller is scoring the same run; work that is still due is claimed again
             self._more = True
             return True
         with self._scoring.exclusively(run.id):
-            if not due.score:
+            if not claim.score:
                 await self._scoring.deliver(ScoredRun(run, claim.unsent, []))
-            elif due.attempts or is_chosen(run.id, self._settings.score_rate):
-                scored = await self._scoring.attempt(run, due, SCORING)
+            elif claim.attempts or is_chosen(run.id, self._settings.score_rate):
+                scored = await self._scoring.attempt(claim, SCORING)
                 self._more |= any(one.will_retry for one in scored.failures)
                 return answered(scored)
             else:
@@ -263,7 +261,7 @@ class ScoringWorker:
         """Leaves a captured run unscored; sinks still get the run, and it may be scored later."""
 
         def keep() -> None:
-            self._store.keep_unscored(claim.due, emit=bool(self._scoring.delivery))
+            self._store.keep_unscored(claim, emit=bool(self._scoring.delivery))
             self._store.count("runs_unscored")
 
         await self._scoring.written(keep)

@@ -14,11 +14,13 @@ from ragguard.capture.retrievals import WholeRun
 from ragguard.records import Passage, Run, SubStep
 from ragguard.runtime.faults import Faults
 from ragguard.schema import UNREADABLE
-from ragguard.service.batches import Redactor, storable_event
+from ragguard.service.batches import Redactor
 from ragguard.service.configuration import Configuration
 from ragguard.service.intake import Intake
 from ragguard.service.queue import EVENT, size_of
 from ragguard.storage.sqlite.store import Store
+
+storable = Redactor(None, Faults()).event
 
 
 class Unprintable:
@@ -48,12 +50,12 @@ def stored(intake, *events):
 
 def test_an_event_whose_fields_have_their_types_is_not_copied():
     for event in as_events(a_run()):
-        assert storable_event(event) is event
+        assert storable(event) is event
 
 
 def test_integers_of_numpy_are_integers():
     step = replace(a_step("r"), index=np.int64(3), turn=np.int32(2), started_ns=np.int64(5), ended_ns=6.0)
-    kept = storable_event(StepEnded(step)).step
+    kept = storable(StepEnded(step)).step
     assert (kept.index, kept.turn, kept.started_ns, kept.ended_ns) == (3, 2, 5, 6)
     assert {type(kept.index), type(kept.ended_ns)} == {int}
     assert kept.metadata == {}
@@ -61,7 +63,7 @@ def test_integers_of_numpy_are_integers():
 
 @pytest.mark.parametrize("value", [object(), "soon", 2**80, float("nan"), Unprintable()])
 def test_a_field_that_cannot_be_kept_is_named_on_the_record(value):
-    kept = storable_event(StepEnded(replace(a_step("r"), started_ns=value))).step
+    kept = storable(StepEnded(replace(a_step("r"), started_ns=value))).step
     assert kept.started_ns == 0
     assert kept.metadata[UNREADABLE] == f"not kept: started_ns: {type(value).__name__}"
 
@@ -99,7 +101,7 @@ def test_one_bad_event_takes_no_other_with_it(intake, kind):
 
 def test_a_value_that_sqlite_refuses_costs_its_event_alone(intake, monkeypatch):
     """Whatever the check of the fields lets through."""
-    monkeypatch.setattr("ragguard.service.batches.storable_event", lambda event: event)
+    monkeypatch.setattr("ragguard.service.batches.fitted", lambda record: record)
     bad = StepEnded(replace(a_step("bad"), started_ns=object()))
     store = stored(intake, *as_events(a_run("one")), bad, *as_events(a_run("two")))
     assert store.run("one") == a_run("one")

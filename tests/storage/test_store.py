@@ -137,7 +137,7 @@ def test_scores_of_a_run_that_changed_since_are_replaced(store):
     store_scores(store, run, scores_of(run, 0.1))
     store.record([StepEnded(a_step("r1", 1))])
     [claim] = store.claim(5)[0]
-    assert claim.due.revision == 2
+    assert claim.revision == 2
     assert len(claim.run.steps) == 2
     store_scores(store, claim.run, scores_of(claim.run, 0.2), revision=2)
     assert [score.value for score in store.scores("r1")] == [0.2, 0.2, 0.2]
@@ -148,9 +148,9 @@ def test_a_run_that_changes_while_it_is_scored_is_due_again(store):
     captured(store, run)
     [claim] = store.claim(1)[0]
     store.record([StepEnded(a_step("r1", 1))])
-    store_scores(store, run, scores_of(run), revision=claim.due.revision)
+    store_scores(store, run, scores_of(run), revision=claim.revision)
     store.release("r1")
-    assert [again.due.revision for again in store.claim(1)[0]] == [2]
+    assert [again.revision for again in store.claim(1)[0]] == [2]
 
 
 def test_failures_stand_until_the_next_attempt(store):
@@ -196,7 +196,7 @@ def test_run_that_the_sinks_have_not_taken_is_claimed_again(store):
     captured(store, run)
     store_scores(store, run, scores_of(run), emit=True)
     [claim] = store.claim(1)[0]
-    assert claim.due.score is False
+    assert claim.score is False
     assert claim.unsent == scores_of(run)
     store.emitted("r1")
     store.release("r1")

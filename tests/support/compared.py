@@ -42,8 +42,8 @@ def stored(path: Path, runs: Iterable[ScoredRun]) -> str:
     """Writes a store of these runs and returns its path."""
     store = Store(path)
     for item in runs:
-        due = store.submit(item.run, "settings")
-        store.store_outcome(ScoringOutcome(due.run_id, "settings", due.revision, list(item.scores)))
+        claim = store.submit(item.run, "settings")
+        store.store_outcome(ScoringOutcome(item.run.id, "settings", claim.revision, list(item.scores)))
     store.close()
     return str(path)
 

@@ -21,7 +21,7 @@ from dataclasses import asdict, fields
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, TypeGuard, cast
+from typing import IO, Any, NamedTuple, TypeGuard, cast
 
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.records import Failure, Run, Score, ScoredRun
@@ -36,8 +36,6 @@ LONGEST_LINE = 64 * 2**20
 MOST_VALUES = 4_000_000
 """The most brackets and commas of one line, since sixty megabytes of `[],` would become 1.5 GB of lists."""
 _PIECE = 2**20
-_BLANK: Final = object()
-"""Stands for a line without content."""
 
 
 class Line(NamedTuple):
@@ -82,19 +80,20 @@ def read_runs(source: str | Path | IO[bytes]) -> Iterator[Run]:
 def line_of(raw: bytes, size: int, number: int, unit: str = "line") -> Line | None:
     """Returns a line of `raw_lines`, of `size` bytes; None where it is blank. Errors name it by its number, or by its
     first byte where lines are not counted and the `unit` is `byte`."""
+    if not raw.strip() and size <= LONGEST_LINE:
+        return None
     try:
-        data = _data_of_line(raw, size)
-        return None if data is _BLANK else Line(number, run_of_data(data), None)
+        return Line(number, run_of_data(_data_of_line(raw, size)), None)
     except InvalidInput as wrong:
         problem = RunFormatError(number, wrong.argument or "line", wrong.value, wrong.allowed, unit=unit)
         return Line(number, None, problem)
 
 
 def _data_of_line(raw: bytes, size: int) -> Any:
-    """Returns what a line of `raw_lines` holds, or `_BLANK`."""
+    """Returns what a line of `raw_lines` holds."""
     if size > LONGEST_LINE:
         raise InvalidInput("length", f"over {LONGEST_LINE} bytes", "shorter lines")
-    return json_of_line(raw) if raw.strip() else _BLANK
+    return json_of_line(raw)
 
 
 def json_of_line(raw: bytes) -> Any:
@@ -214,14 +213,11 @@ def raw_lines(file: IO[bytes], longest: int) -> Iterator[tuple[bytes, int]]:
 
 def check_run_file(path: str | Path) -> None:
     """Raises where the file cannot be read, before any work is done."""
-    if str(path) == "-":
-        return
     try:
-        found = os.stat(path)
+        if str(path) != "-" and stat.S_ISDIR(os.stat(path).st_mode):
+            raise IsADirectoryError("it is a folder")
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
-    if stat.S_ISDIR(found.st_mode):
-        raise _unreadable(path, IsADirectoryError("it is a folder"))
 
 
 @contextmanager
@@ -324,14 +320,13 @@ def read_score_file(path: str | Path) -> Iterator[ScoredRun]:
 def _records(path: str | Path) -> Iterator[tuple[str, str, Score | Failure]]:
     with opened(path) as (file, _):
         for number, (raw, size) in enumerate(raw_lines(file, LONGEST_LINE), 1):
+            if not raw.strip() and size <= LONGEST_LINE:
+                continue
             try:
-                data = _data_of_line(raw, size)
-                record = None if data is _BLANK else _record_of(data, path)
+                yield _record_of(_data_of_line(raw, size), path)
             except InvalidInput as wrong:
                 where = f", {wrong.argument}" if wrong.argument else ""
                 raise InvalidInput(f"{path}, line {number}{where}", wrong.value, wrong.allowed) from None
-            if record is not None:
-                yield record
 
 
 def _record_of(data: object, path: str | Path) -> tuple[str, str, Score | Failure]:

@@ -42,23 +42,16 @@ _DROPPED = (
 )
 
 
-class Due(NamedTuple):
-    """A run that its owner has to score or deliver."""
+class Claim(NamedTuple):
+    """A run to be scored or delivered; nobody else gets the run until it is stored or released."""
 
+    run: Run
     seq: int
-    run_id: str
     revision: int
     attempts: int
     score: bool
     """False where the run is scored, and at most to be delivered to the sinks."""
-
-
-class Claim(NamedTuple):
-    """A run to be scored or delivered; nobody else gets the run until it is stored or released."""
-
-    due: Due
-    run: Run
-    unsent: list[Score]
+    unsent: Sequence[Score] = ()
     """The scores of the run that no sink has received yet."""
 
 
@@ -104,19 +97,16 @@ class ScoringOutcome:
         return bool(self.failures) or (not self.scores and self.attempts == 1)
 
 
-def due(db: sqlite3.Connection, owner: str, limit: int) -> tuple[list[Due], int | None]:
-    """Returns the first runs that a process has to score or deliver, and the first time after now at which another is
-    to be scored; None where there is none."""
+def due(db: sqlite3.Connection, owner: str, limit: int) -> tuple[list[sqlite3.Row], int | None]:
+    """Returns the first runs that a process has to score or deliver (seq, id, revision, attempts, and whether it is to
+    be scored), and the first time after now at which another is to be scored; None where there is none."""
     now = now_ns()
-    rows = db.execute(
+    found = db.execute(
         "SELECT seq, id, revision, attempts, due_ns IS NOT NULL FROM runs "
         "WHERE owner = ? AND (due_ns <= ? OR emit_after IS NOT NULL) ORDER BY due_ns, seq LIMIT ?",
         (owner, now, limit),
     ).fetchall()
     later = db.execute("SELECT min(due_ns) FROM runs WHERE owner = ? AND due_ns > ?", (owner, now)).fetchone()
-    found = [
-        Due(seq, id, revision, attempts, score=bool(score)) for seq, id, revision, attempts, score in rows
-    ]
     return found, later[0]
 
 

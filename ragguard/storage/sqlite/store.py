@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from ragguard.capture.events import Event
+from ragguard.capture.events import Event, StepEnded
 from ragguard.errors import Closed, InvalidInput, StoreError, StoreUnavailable
 from ragguard.records import Failure, Run, Score, ScoredRun, new_id
-from ragguard.runtime.arguments import file_path
+from ragguard.runtime.arguments import file_path, one_of
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.threads import TimeSlice
@@ -26,7 +26,6 @@ from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.ledger import (
     REMOVED_AT_ONCE,
     Claim,
-    Due,
     Left,
     ScoringOutcome,
     delete_runs,
@@ -69,8 +68,7 @@ class Store(StoreReader):
         In memory at most `most_waiting` runs wait to be scored. With `scored=False` captured runs are kept, and nobody
         has to score them.
         """
-        if not isinstance(durability, str) or durability not in ("fast", "full"):
-            raise InvalidInput("durability", durability, "'fast' or 'full'")
+        one_of("durability", durability, ("fast", "full"))
         self._most_waiting, self._scored = most_waiting, scored
         self._owner = new_id()
         self.counts: Counter[str] = Counter()
@@ -114,7 +112,9 @@ class Store(StoreReader):
         batch, time_slice = EventBatch(), TimeSlice()
         for event in events:
             try:
-                batch.add(event)
+                # The passages of a step become a row at once.
+                row = rows.step_row(event.step, batch.texts) if isinstance(event, StepEnded) else event
+                batch.rows.append(row)
             except BaseException as error:  # noqa: BLE001 - a value of the user's may raise anything when it is read
                 self._refuse(error)
             time_slice.rest_if_used()
@@ -164,7 +164,7 @@ class Store(StoreReader):
             NOTICES.warn(f"dropped {id(self)}", said)
         return writing.changed
 
-    def submit(self, run: Run, identity: str) -> Due:
+    def submit(self, run: Run, identity: str) -> Claim:
         """Writes a whole run in place of the stored one of its id, and claims it, to be scored by the caller; it is not
         claimed, and not to be scored, where the same settings have scored it already."""
         with self._transaction() as db:
@@ -179,7 +179,7 @@ class Store(StoreReader):
             writing.finish()
         if not scored:
             self._claimed.add(run.id)
-        return Due(seq, run.id, revision, row.columns["attempts"], score=not scored)
+        return Claim(run, seq, revision, row.columns["attempts"], score=not scored)
 
     def add_scored(self, scored: Iterable[ScoredRun]) -> None:
         """Writes whole runs with their scores and failures in one transaction. A run that is there gets more scores."""
@@ -232,23 +232,23 @@ class Store(StoreReader):
         """Returns the next runs to be scored or delivered, at most `limit`, and claims them; also the time at which the
         next one is due, which is past where all that are due are claimed already."""
         claims: list[Claim] = []
-        unreadable: list[tuple[Due, str]] = []
+        unreadable: list[tuple[int, Failure]] = []
         with self._db.snapshot() as db:
             found, later = ledger.due(db, self._owner, limit + len(self._claimed))
-            free = [due for due in found if due.run_id not in self._claimed][:limit]
-            for due in free:
+            free = [row for row in found if row["id"] not in self._claimed][:limit]
+            for seq, run_id, revision, attempts, score in free:
                 try:
-                    run = rows.runs_at(db, [due.seq])[due.seq]
-                    unsent = rows.scores_at(db, {due.seq: due.run_id}, unsent=True)[due.seq]
-                    claims.append(Claim(due, run, unsent))
+                    run = rows.runs_at(db, [seq])[seq]
+                    unsent = rows.scores_at(db, {seq: run_id}, unsent=True)[seq]
+                    claims.append(Claim(run, seq, revision, attempts, score=bool(score), unsent=unsent))
                 except UNREADABLE as error:
-                    unreadable.append((due, describe(error)))
+                    reason = f"the run cannot be read from the store ({describe(error)}), so it is not scored"
+                    unreadable.append((seq, Failure("store", "StoreError", reason, run_id=run_id)))
         self._claimed.update(claim.run.id for claim in claims)
         if unreadable:  # they would be claimed again and again
             with self._transaction() as db:
-                for due, reason in unreadable:
-                    message = f"the run cannot be read from the store ({reason}), so it is not scored"
-                    ledger.give_up(db, due.seq, Failure("store", "StoreError", message, run_id=due.run_id))
+                for seq, failure in unreadable:
+                    ledger.give_up(db, seq, failure)
             self.count("runs_failed", len(unreadable))
         return claims, 0 if found and not free else later
 
@@ -282,15 +282,15 @@ class Store(StoreReader):
         self.count("scores_provisional", len(new))
         return new
 
-    def keep_unscored(self, due: Due, *, emit: bool) -> None:
+    def keep_unscored(self, claim: Claim, *, emit: bool) -> None:
         """Marks a run as not to be scored now; later it can be. With `emit` it is still delivered to the sinks."""
         emit_after = ledger.UNSENT if emit else "emit_after"
         with self._transaction() as db:
             db.execute(
                 f"UPDATE runs SET due_ns = NULL, emit_after = {emit_after} WHERE seq = ? AND revision = ?",
-                (due.seq, due.revision),
+                (claim.seq, claim.revision),
             )
-            ledger.let_go(db, due.seq)
+            ledger.let_go(db, claim.seq)
 
     def emitted(self, run_id: str) -> None:
         """Marks a run as delivered to the sinks."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ragguard.capture.events import CALLER_ID, Event, RunEnded, RunNames, RunStarted, StepAmended, StepEnded
+from ragguard.capture.events import CALLER_ID, RunEnded, RunNames, RunStarted, StepAmended
 from ragguard.errors import InvalidInput
 from ragguard.records import FEEDBACK, Run
 from ragguard.runtime.deadline import now_ns
@@ -61,10 +61,6 @@ class EventBatch:
 
     rows: list[EventRow] = field(default_factory=list)
     texts: dict[bytes, str] = field(default_factory=dict)
-
-    def add(self, event: Event) -> None:
-        """Adds an event; the passages of a step become a row at once."""
-        self.rows.append(step_row(event.step, self.texts) if isinstance(event, StepEnded) else event)
 
 
 @dataclass(slots=True)
