@@ -184,23 +184,16 @@ class RecordType:
                 factory = declared.default_factory
                 self._in_data[name] = declared.default if factory is MISSING else factory()
         self._readers = {name: self._fields[name].read for name in self._in_data}
-        simple = {name: found for name, found in self._fields.items() if isinstance(found, Scalar)}
-        self._written = sorted(
-            self._in_data, key=lambda name: name not in simple
-        )  # lists and records come last
+        # Lists and records come last.
+        self._written = sorted(self._in_data, key=lambda name: not isinstance(self._fields[name], Scalar))
         self._needed = [name for name, default in self._in_data.items() if default is MISSING]
-        self._plain = [
-            (name, found.stored, found.within)
-            for name, found in simple.items()
-            if found is not scalars.MAPPING
-        ]
-        """The fields of one value, with the types and the values that need no conversion."""
-        self._nested = [
-            name
+        self._fitted = [
+            (name, *((found.stored, found.within) if isinstance(found, Scalar) else ((), None)))
             for name, found in self._fields.items()
-            if name not in simple
-            and (found.item if isinstance(found, ListType) else found) is not record_type(Passage)
+            if found is not scalars.MAPPING
+            and getattr(found.item if isinstance(found, ListType) else found, "kind", None) is not Passage
         ]
+        """The fields that a captured record has to fit, with the types and the values that need no conversion."""
 
     def check(self, record: Any) -> None:
         """Raises WrongField for the first field that cannot be right."""
@@ -262,17 +255,11 @@ class RecordType:
             raise TypeError
         changes: dict[str, Any] = {}
         lost: list[str] = []
-        for name, stored, within in self._plain:
+        for name, stored, within in self._fitted:
             value = getattr(record, name)
             if value is None and name in self._optional:
                 continue
             if type(value) not in stored or (within is not None and value not in within):
-                self._fit_field(name, value, changes, lost)
-        for name in self._nested:
-            value = getattr(record, name)
-            if value is None and name in self._optional:
-                continue
-            if type(value) is not list or value or not isinstance(self._fields[name], ListType):
                 self._fit_field(name, value, changes, lost)
         if not changes:
             return record

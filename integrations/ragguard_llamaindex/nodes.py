@@ -103,9 +103,14 @@ def unpacked(snapshot: Taken | tuple[()]) -> list[Passage]:
     ])  # fmt: skip
 
 
-def bare(snapshot: Taken) -> list[str]:
-    """Returns the nodes' own texts, without the metadata before them; '' where the text was read in another form."""
-    return ["" if isinstance(one, Passage) else one[0] for one in snapshot.nodes]
+def bare(snapshot: Taken) -> dict[str, str]:
+    """Returns the nodes' own texts by those with the metadata before them."""
+    passages = unpacked(snapshot)
+    return {
+        one.text: node[0]
+        for one, node in zip(passages, snapshot.nodes, strict=True)
+        if not isinstance(node, Passage)
+    }
 
 
 def are_nodes(value: object) -> bool:

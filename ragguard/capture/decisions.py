@@ -133,10 +133,7 @@ def joined(verdicts: Sequence[Verdict], found: Sequence[Passage]) -> tuple[list[
             lost = [drop for drop in verdict.decision.dropped if _key(drop.passage) not in known]
             known |= {_key(drop.passage) for drop in lost}
             candidates += [drop.passage for drop in lost]
-            status = verdict.decision.status
-            if status == "pruned" and not lost:
-                status = "kept_all"  # another sub-retrieval delivered all that this guard dropped
-            reported = replace(verdict, decision=replace(verdict.decision, dropped=lost, status=status))
+            reported = replace(verdict, decision=replace(verdict.decision, dropped=lost))
         decision = merged(decision, about(reported, candidates))
     assert decision is not None
     return candidates, replace(decision, kept=list(found))

@@ -181,8 +181,8 @@ Branch: TypeAlias = tuple[Hashable, Hashable]
 """A group of parallel calls, and the call among them."""
 TurnKey: TypeAlias = tuple[Branch, ...]
 """The parallel branches that a call is in, from the outermost to the innermost; () outside of any."""
-BRANCHES_KEPT = 256
-"""The number of branches, and of groups, of a run that are remembered; only the latest can still grow."""
+BRANCHES_KEPT = 512
+"""The number of branches and groups of a run that are remembered; only the latest can still grow."""
 
 
 class Turns:
@@ -191,15 +191,14 @@ class Turns:
     The branches of a group begin at the same turn, and what follows the group comes after the longest of them.
     """
 
-    __slots__ = ("_beside", "_groups", "_next", "following")
+    __slots__ = ("_beside", "_next", "following")
 
     def __init__(self) -> None:
         self.following = 0
         """The turn of a step that starts after all others."""
-        self._groups: dict[tuple[TurnKey, Hashable], int] = {}
-        """The turn at which each group begins, by the branch around the group and the group."""
-        self._next: dict[TurnKey, int] = {}
-        """The turn of the next step of each branch."""
+        self._next: dict[tuple[Hashable, ...], int] = {}
+        """The turn of the next step of each branch; and that at which a group begins, by the branches around it and the
+        group."""
         self._beside: dict[Hashable, Hashable] = {}
         """The group of each outermost call of a framework that is open in the run."""
 
@@ -215,12 +214,10 @@ class Turns:
                 return turn
         turn = self.following
         for depth, (group, _) in enumerate(key):
-            turn = self._groups.setdefault((key[:depth], group), turn)
+            turn = self._next.setdefault((*key[:depth], group), turn)
             turn = self._next.get(key[: depth + 1], turn)
         for depth in range(1, len(key) + 1):
             self._next[key[:depth]] = max(turn + 1, self._next.get(key[:depth], 0))
-        while len(self._groups) > BRANCHES_KEPT:
-            del self._groups[next(iter(self._groups))]
         while len(self._next) > BRANCHES_KEPT:
             del self._next[next(iter(self._next))]
         return self.given(turn)

@@ -134,7 +134,9 @@ _VERDICTS = frozenset(
 """Words of graders: a reply that consists of them stands in other inputs by chance."""
 
 Texts: TypeAlias = Callable[[], Sequence[str]]
-"""Returns the texts in a model call's input or reply, or those of candidates; called when an event is read."""
+"""Returns the texts in a model call's input or reply; called when an event is read."""
+Bodies: TypeAlias = Callable[[], dict[str, str]]
+"""Returns the texts of candidates without what stands before them there, by the whole texts."""
 
 
 def notice(metadata: Mapping[str, Any], counted: int) -> str:
@@ -162,8 +164,7 @@ class EndedStep:
     event: StepEnded
     first: int
     """The number of the first model call that may have read it."""
-    bodies: Texts | None = None
-    """Returns the texts of the candidates without what stands before them there."""
+    bodies: Bodies | None = None
     is_followed: bool = True
     """True where its passages are sought in the inputs of model calls."""
     has_failed: bool = False
@@ -189,7 +190,7 @@ class ModelCalls:
         self,
         step_id: str,
         event: StepEnded,
-        bodies: Texts | None = None,
+        bodies: Bodies | None = None,
         *,
         followed: bool = True,
         failed: bool = False,
@@ -237,15 +238,18 @@ class ModelCalls:
             return Delivered([], {})
         event = ended.event
         decision = event.step.decision if ended.decision is None else ended.decision
-        gone = () if decision is None else {drop.position for drop in decision.dropped}
-        left = [rank for rank in range(1, len(event.step.candidates) + 1) if rank not in gone]
-        candidates = [event.step.candidates[rank - 1] for rank in left]
+        candidates = event.step.candidates if decision is None else decision.of(event.step.candidates)
         later = [call for call in list(self._calls.values()) if call.number >= ended.first]
         if not candidates:
             return Delivered(None, {})
         if not later:
             return Delivered(None, {DELIVERED: UNKNOWN})
-        counts, sought = self._counting(later), Sought(candidates, self._bodies(ended, decision, left))
+        # A prompt may hold a text without what stands before it, or as a guard has judged it.
+        bodies = {} if ended.bodies is None else ended.bodies()
+        kept = {} if decision is None else {one.id: one.text for one in decision.kept if one.id}
+        bodies |= {one.text: kept[one.id] for one in candidates if kept.get(one.id, one.text) != one.text}
+        others = [bodies.get(one.text, "") for one in candidates]
+        counts, sought = self._counting(later), Sought(candidates, others)
         read: dict[int, Passage] = {}
         other: set[int] = set()
         cut = False
@@ -262,20 +266,6 @@ class ModelCalls:
         if cut and not any(one.text.strip() for one in read.values()):
             return Delivered(None, {**about, DELIVERED: UNKNOWN})
         return Delivered(list(read.values()), about)
-
-    def _bodies(self, ended: EndedStep, decision: Decision | None, ranks: Sequence[int]) -> list[str]:
-        """Returns other texts by which the candidates of these ranks may stand in a prompt: their texts without what
-        stands before them, or those that a guard judged."""
-        candidates = ended.event.step.candidates
-        bodies = [] if ended.bodies is None else list(ended.bodies())
-        # A retriever with a guard inside gives the bodies of what the guard has kept.
-        places = range(1, len(candidates) + 1) if len(bodies) == len(candidates) else ranks
-        found = dict(zip(places, bodies, strict=True)) if len(bodies) == len(places) else {}
-        judged = {} if decision is None else {one.id: one.text for one in decision.kept if one.id}
-        for rank, one in enumerate(candidates, 1):
-            if judged.get(one.id, one.text) != one.text:
-                found[rank] = judged[one.id]
-        return [found.get(rank, "") for rank in ranks]
 
     def _counting(self, calls: Sequence[ModelCall]) -> list[ModelCall]:
         """Returns the calls that led to the answer, the last one first."""

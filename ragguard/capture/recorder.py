@@ -31,7 +31,7 @@ from ragguard.capture.events import (
     StepAmended,
     TurnKey,
 )
-from ragguard.capture.model_calls import Texts
+from ragguard.capture.model_calls import Bodies, Texts
 from ragguard.capture.open_runs import (
     Advise,
     AdviseAsync,
@@ -296,14 +296,14 @@ class Recorder:
     def step_ended(
         self, step_id: str, passages: Any, *, unpack: Unpack | None = None, candidates: list[Passage] | None = None,
         decision: Decision | None = None, metadata: Mapping[str, Any] | None = None, trace: TraceContext | None = None,
-        k: object = None, bodies: Texts | None = None,
+        k: object = None, bodies: Bodies | None = None,
     ) -> None:  # fmt: skip
         """Closes a retrieval with what it gave; `trace` is for a span that was not known at its start.
 
         `passages` is a list of passages, taken as it is since the caller made the snapshot. With `unpack` it is the
         argument of that function, such as a tool's one string or the parts of documents; the function is called when
         the step is first read. `k` is how many places the application says there are; a `k` that cannot be right is
-        noted in the step's metadata. `bodies` gives the texts of the candidates without what stands before them there.
+        noted in the step's metadata. `bodies` gives what a prompt may hold alone of the candidates' texts.
         """
         try:
             runs = self.here

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
 
 from ragguard.capture.events import RunEnded, RunStarted, StepEnded, TurnKey
-from ragguard.capture.model_calls import DELIVERED, UNKNOWN, Texts
+from ragguard.capture.model_calls import DELIVERED, UNKNOWN, Bodies
 from ragguard.capture.snapshot import OwnPassages, passages_of
 from ragguard.errors import InvalidInput
 from ragguard.records import (
@@ -64,18 +64,23 @@ class Retrieval:
     """The number of passages that the retriever was asked for, where the framework tells."""
     parts: list[Retrieval] | None = None
     """Parts that have ended, in the order of their ends."""
-    bodies: Texts | None = None
-    """Returns the texts of the candidates without what stands before them there, which a prompt may hold alone."""
+    bodies: Bodies | None = None
+    """Returns what a prompt may hold alone of the candidates' texts."""
     followed: bool = False
     """True where the framework reports the model calls of the run, by which it is known what of it was read."""
 
     def as_step(self) -> RetrievalStep:
         """Returns the record of a retrieval that has ended; what was retrieved is what the model got, until amended."""
         passages, metadata = unpacked(self.found, self.unpack, self.metadata or {}, self.tool or self.name)
-        parts = sorted(self.parts or (), key=lambda part: part.started_ns)
+        parts = [part._as_part() for part in sorted(self.parts or (), key=lambda part: part.started_ns)]
+        found = {(one.id, one.text): one for part in parts if part.status == "ok" for one in part.passages}
+        candidates = passages if self.candidates is None else self.candidates
+        # Where a step returned fewer than its parts, as after a reranker or a cut, theirs are the candidates.
+        if self.candidates is None and found and found.keys() - {(one.id, one.text) for one in passages}:
+            candidates = list(found.values())
         k: int | None = None
         if self.k is None:
-            k = self._asked_for(len(passages))
+            k = self._asked_for(len(passages), len(found))
         else:
             try:
                 k = checked_k("k", self.k, len(passages))
@@ -83,48 +88,26 @@ class Retrieval:
                 metadata = {**metadata, K_ERROR: str(error)}
         return RetrievalStep(
             self.id, self.run_id, self.index, self.turn, query=self.query, passages=passages,
-            candidates=self._candidates(passages, parts), started_ns=self.started_ns,
-            ended_ns=self.ended_ns, status=self.status, tool=self.tool,
-            sub_steps=[part._as_part() for part in parts], error=self.error, decision=self.decision,
-            trace=self.trace, metadata=metadata, k=k,
+            candidates=candidates, started_ns=self.started_ns, ended_ns=self.ended_ns, status=self.status,
+            tool=self.tool, sub_steps=parts, error=self.error, decision=self.decision, trace=self.trace,
+            metadata=metadata, k=k,
         )  # fmt: skip
 
-    def _asked_for(self, delivered: int) -> int | None:
-        """Returns the `top_k` of this retriever, or the largest of its parts where all that they found went on to the
+    def _asked_for(self, delivered: int, found: int) -> int | None:
+        """Returns the `top_k` of this retriever, or the largest of its parts where all that they `found` went on to the
         guard or the model; None where the retriever gave more passages than its `top_k`."""
-        # A value that is no decision is refused later, with the reason.
-        dropped = self.decision.dropped if isinstance(self.decision, Decision) else ()
-        before = delivered + len(dropped)
-        top_k, parts = self.top_k, self.parts or ()
-        if top_k is None and parts and len(_found_in(parts)) == before:
-            asked = [part.top_k for part in parts]
+        before = delivered + (0 if self.decision is None else len(self.decision.dropped))
+        top_k = self.top_k
+        if top_k is None and self.parts and found == before:
+            asked = [part.top_k for part in self.parts]
             top_k = None if None in asked else max(filter(None, asked))
         return top_k if top_k is not None and top_k >= max(before, 1) else None
-
-    def _candidates(self, passages: list[Passage], parts: Sequence[Retrieval]) -> list[Passage]:
-        """Returns the passages that were retrieved: those of the step's parts where the step returned fewer of them,
-        as after a reranker or a cut."""
-        if self.candidates is not None:
-            return self.candidates
-        found = _found_in(parts)
-        got = {(passage.id, passage.text) for passage in passages}
-        return passages if found.keys() <= got else list(found.values())
 
     def _as_part(self) -> SubStep:
         passages, _ = unpacked(self.found, self.unpack, {})
         return SubStep(
             self.query, passages, self.name, self.started_ns, ended_ns=self.ended_ns, status=self.status
         )
-
-
-def _found_in(parts: Sequence[Retrieval]) -> dict[tuple[str, str], Passage]:
-    """Returns what the parts of a retrieval found, each passage once."""
-    return {
-        (passage.id, passage.text): passage
-        for part in parts
-        if part.status == "ok"
-        for passage in unpacked(part.found, part.unpack, {})[0]
-    }
 
 
 @dataclass(slots=True, eq=False)
@@ -149,17 +132,17 @@ class WholeRun:
     def as_events(self) -> tuple[RunStarted, StepEnded, RunEnded]:
         """Returns the events of this run; called on the writer's thread, since it unpacks the passages."""
         id, metadata = str(self.id), self.metadata() if callable(self.metadata) else self.metadata
-        passages, about = unpacked(self.found, self.unpack, {"retriever": self.name} if self.name else {})
-        k = self.top_k if self.top_k is not None and self.top_k >= max(len(passages), 1) else None
         run = Run(
             id, self.query, metadata=metadata or {}, name=self.name, started_ns=self.started_ns, trace=self.trace,
             status="open",
         )  # fmt: skip
-        step = RetrievalStep(
-            id, id, 0, 0, query=self.query, passages=passages, candidates=passages,
-            started_ns=self.started_ns, ended_ns=self.ended_ns, status="ok", trace=self.trace,
-            metadata={**about, DELIVERED: UNKNOWN} if passages else about, k=k,
-        )  # fmt: skip
+        step = Retrieval(
+            id, id, self.query, self.started_ns, name=self.name, trace=self.trace, ended_ns=self.ended_ns, status="ok",
+            metadata={"retriever": self.name} if self.name else None, found=self.found, unpack=self.unpack,
+            top_k=self.top_k,
+        ).as_step()  # fmt: skip
+        if step.passages:
+            step.metadata = {**step.metadata, DELIVERED: UNKNOWN}
         return RunStarted(run), StepEnded(step), RunEnded(id, ended_ns=self.ended_ns)
 
 

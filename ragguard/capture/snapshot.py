@@ -219,13 +219,12 @@ def _read(item: object) -> Passage:
             and (item.grade is None or (type(item.grade) is int and item.grade in _GRADES))
         ):
             return Passage(item.text, item.id, item.score, metadata_of(item.metadata), grade=item.grade)
-        return _graded(passage(item.text, item.id, item.score, item.metadata), item.grade)
+        return passage(item.text, item.id, item.score, item.metadata, item.grade)
     if isinstance(item, Mapping):
         content = next((item[key] for key in _TEXTS if key in item), None)
         if content is None and "type" not in item:  # what has a type is a block of content, such as an image
             _warn_without_text(item)
-        found = passage(content, item.get("id"), item.get("score"), item.get("metadata"))
-        return _graded(found, item.get("grade"))
+        return passage(content, *map(item.get, ("id", "score", "metadata", "grade")))
     if is_scored(item):
         found = _read(item[0])
         return replace(found, score=score_of(item[1], found.metadata))
@@ -244,7 +243,7 @@ def _read(item: object) -> Passage:
         )
     if not isinstance(item, (str, list, tuple)):
         _warn_without_text(item)
-    return passage(item, None, None, None)
+    return passage(item)
 
 
 def _warn_without_text(item: object) -> None:
@@ -255,25 +254,22 @@ def _warn_without_text(item: object) -> None:
     )
 
 
-def _graded(found: Passage, grade: object) -> Passage:
-    """Returns the passage with its grade, or with a reason in its metadata where the given grade is not a valid one."""
-    if grade is None:
-        return found
-    if type(grade) is int and grade in _GRADES:
-        return replace(found, grade=grade)
-    error = InvalidInput("grade", grade, "a whole number from 1 to 5")
-    return replace(found, metadata={**found.metadata, GRADE_ERROR: str(error)})
-
-
-def passage(content: object, id: object, score: object, metadata: object) -> Passage:
-    """Returns a passage made of a text, an id, a score and metadata of any type."""
+def passage(
+    content: object, id: object = None, score: object = None, metadata: object = None, grade: object = None
+) -> Passage:
+    """Returns a passage made of a text, an id, a score, metadata and a grade of any type. For a grade that is none the
+    metadata say why it is left out."""
     copied = metadata_of(metadata)
+    if type(grade) is not int or grade not in _GRADES:
+        if grade is not None:
+            copied[GRADE_ERROR] = str(InvalidInput("grade", grade, "a whole number from 1 to 5"))
+        grade = None
     if not isinstance(content, str):
         text, kind = text_of(content)
         if kind:
             copied[CONTENT_KIND] = kind
         content = text
-    return Passage(content, "" if id is None else text_in(id), score_of(score, copied), copied)
+    return Passage(content, "" if id is None else text_in(id), score_of(score, copied), copied, grade)
 
 
 def score_of(score: Any, metadata: Mapping[str, Any]) -> float | None:

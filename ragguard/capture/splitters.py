@@ -82,7 +82,7 @@ def json_passages(value: Any) -> list[Passage] | None:
 def passage_of_json(item: object) -> Passage:
     """Returns the passage that a JSON value is: its text, its id, its score, and the rest as metadata."""
     if not isinstance(item, Mapping):
-        return passage(item if isinstance(item, str) else json.dumps(item), None, None, None)
+        return passage(item if isinstance(item, str) else json.dumps(item))
     content = next((item[key] for key in TEXT_NAMES if isinstance(item.get(key), str)), None)
     id = next((item[key] for key in ID_NAMES if item.get(key) is not None), None)
     rest = {key: value for key, value in item.items() if value is not content and key != "metadata"}
@@ -121,7 +121,7 @@ def search_results(value: object, *, declared: bool = False) -> list[Passage] | 
 def found(text: str) -> list[Passage]:
     """Returns the passages of a search result; the whole text as one passage where it is none."""
     passages = search_results(text, declared=True)
-    return passages if passages is not None else [passage(text, None, None, None)] if text.strip() else []
+    return passages if passages is not None else [passage(text)] if text.strip() else []
 
 
 def json_of(text: str) -> Any:
@@ -189,12 +189,13 @@ def _passage_in(item: object, declared: bool) -> Passage | None:
 
 def _document(item: Mapping[str, Any]) -> Passage | None:
     """Returns the passage of a document of LangChain or a node of LlamaIndex; None for anything else."""
-    if isinstance(node := item.get("node"), Mapping) and isinstance(node.get("text"), str):
+    node = item.get("node")
+    if node is None and "id_" in item and "class_name" in item:
+        node = item
+    if isinstance(node, Mapping) and isinstance(node.get("text"), str):
         return passage(node["text"], node.get("id_"), item.get("score"), node.get("metadata"))
-    if isinstance(item.get("text"), str) and "id_" in item and "class_name" in item:
-        return passage(item["text"], item["id_"], None, item.get("metadata"))
     if isinstance(item.get("page_content"), str):
-        return passage(item["page_content"], item.get("id"), item.get("score"), item.get("metadata"))
+        return passage(item["page_content"], *map(item.get, ("id", "score", "metadata")))
     return None
 
 
