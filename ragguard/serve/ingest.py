@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -34,17 +34,13 @@ _EVERY = 0.5
 """Seconds between two looks for complete traces."""
 _LATE_SECONDS, _KNOWN_SECONDS = 600.0, 86_400.0
 """Seconds for which the spans of a trace are kept after it was complete, and for which its id is known."""
-_AT_ONCE, _BATCHES = 64, 16
-"""How many traces become runs in one transaction, and how many of these there are between two clean-ups."""
-_LOOKS, _LOOK = 20, 0.05
-"""How often it is looked whether a batch has been scored, while spans come, and the seconds between two looks."""
+_AT_ONCE = 64
+"""How many traces become runs in one transaction."""
 _log = logger("ragguard.serve")
 MOST_SHOWN = 16
 """The most traces that are read in one go, the latest first; of the others the end alone is scored."""
 _LISTED = 256
 """The most traces among which these are chosen."""
-_KEPT = 4096
-"""The most traces of which it is kept what is shown of them."""
 _GROWTH = 1.1
 """The growth of a trace after which it is read again, so that the readings of a large one do not cost too much."""
 _PATIENCE = 5.0
@@ -87,38 +83,27 @@ class Ingest:
     async def run(self) -> None:
         """Hands over complete traces until it is cancelled. An error is logged, and the traces are tried again.
 
-        While spans are being taken, this goes before making and scoring runs: runs are made in small batches, and
-        between two of these is a pause as long as it took to make and score the first.
+        While spans are being taken, this goes before making and scoring runs: a small batch of runs is made once those
+        before it are scored, with a pause behind each.
         """
         while True:
-            more, began = False, time.monotonic()
+            more = False
             try:
-                more = await self.hand_over()
+                if not (self._taking and self.pending()):
+                    more = await self.hand_over()
                 await self.show_open()
-                for _ in range(_LOOKS):
-                    if not self._taking or not self.pending():
-                        break
-                    await asyncio.sleep(_LOOK)
             except Exception as error:  # noqa: BLE001 - the service goes on whatever happens
                 self.counts["errors"] += 1
-                _log.error(
-                    "complete traces could not be handed over, and are tried again: %s", describe(error)
-                )
-            pause = time.monotonic() - began if self._taking else 0.0
-            await asyncio.sleep(max(pause, 0.0 if more else _EVERY))
+                _log.error("traces could not be handed over, and are tried again: %s", describe(error))
+            await asyncio.sleep(0.0 if more and not self._taking else _EVERY)
 
     async def hand_over(self) -> bool:
-        """Makes runs of traces that are complete, and stores them; they are scored in the background. Returns True
+        """Makes runs of some traces that are complete, and stores them; they are scored in the background. Returns True
         where more may be complete."""
-        more = False
-        for _ in range(_BATCHES):
-            if self.pending() >= MOST_PENDING:
-                break
-            now = self._clock()
+        now, traces = self._clock(), list[str]()
+        if self.pending() < MOST_PENDING:
             traces = self.spool.complete(now - self._settle, now - self._quiet, _AT_ONCE)
-            more = len(traces) == _AT_ONCE
-            if not traces:
-                break
+        if traces:
             runs = await asyncio.to_thread(self._runs_in, traces)
             refused = await self._rg.add_runs(runs)
             self.counts.update(
@@ -127,11 +112,8 @@ class Ingest:
             for error in refused.values():
                 _log.warning("a run of a trace is not stored: %s", error)
             await asyncio.to_thread(self.spool.handed, traces, now)
-            if self._taking:
-                break
-        now = self._clock()
         await asyncio.to_thread(self.spool.forget, now - _LATE_SECONDS, now - _KNOWN_SECONDS)
-        return more and self.pending() < MOST_PENDING
+        return len(traces) == _AT_ONCE
 
     async def show_open(self) -> None:
         """Shows the traces that are not complete as open runs, where steps are scored as they end and no complete run
@@ -175,7 +157,7 @@ class LiveTraces:
 
     def __init__(self, take: EventIntake, spool: Spool) -> None:
         self._take, self._spool = take, spool
-        self._shown: OrderedDict[str, _Shown] = OrderedDict()
+        self._shown: dict[str, _Shown] = {}
 
     def look(self, now: float) -> None:
         """Shows what is new in the traces whose roots have not ended."""
@@ -186,8 +168,6 @@ class LiveTraces:
             if spans > shown.spans and due and read < MOST_SHOWN:
                 shown.spans, shown.read_at, read = spans, now, read + 1
                 self._show(trace, shown)
-        while len(self._shown) > _KEPT:
-            self._shown.popitem(last=False)
 
     def ended(self, trace: str, runs: Collection[str]) -> None:
         """Takes back what is shown of a trace under another id than those of the runs that it has become."""
@@ -196,10 +176,7 @@ class LiveTraces:
             self._take(RunEnded(shown.run_id, "cancelled", void=True))
 
     def _show(self, trace: str, shown: _Shown) -> None:
-        try:
-            found = run_so_far(self._spool.spans(trace))
-        except (InvalidInput, ValueError, TypeError, RecursionError):
-            return  # it is said once the trace is complete
+        found = run_so_far(self._spool.spans(trace))
         if found is None:
             return
         run = replace(found.run, status="open", answer=None, ended_ns=0)

@@ -25,7 +25,7 @@ MOST_TRACES = 100_000
 """The most traces that wait to become runs; beyond it the spans of new ones are refused."""
 MOST_LATE = 20_000
 """The most traces of which spans are kept for others that come late; of older ones they go once these are runs."""
-_FORGOTTEN_AT_ONCE, _ROWS_AT_ONCE = 2_000, 200
+_OLDEST, _ROWS_AT_ONCE = 2_000, 200
 _TOO_LATE = "that came too late for its trace"
 BROKEN = "that are broken"
 """Reasons for which spans are refused."""
@@ -161,12 +161,13 @@ class Spool:
 
     def forget(self, quiet_before: float, known_before: float) -> None:
         """Removes the spans of traces that have become runs and of which nothing came since the first time, or which
-        are not among the latest; some thousand at a time, since spans that come meanwhile wait. Their ids are kept
-        until the second, so that later spans are known as such."""
+        are not among the latest; of the oldest thousands alone, since spans that come meanwhile wait. Their ids are
+        kept until the second, so that later spans are known as such."""
+        oldest = f"(SELECT * FROM trace ORDER BY number LIMIT {_OLDEST})"
         old = f"number <= (SELECT max(number) FROM trace) - {MOST_LATE}"
-        find = f"SELECT number, id, last FROM trace WHERE handed = 1 AND (last <= ? OR {old}) ORDER BY number LIMIT ?"
+        find = f"SELECT number, id, last FROM {oldest} WHERE handed = 1 AND (last <= ? OR {old})"
         with self._transaction():
-            gone = self._db.execute(find, (quiet_before, _FORGOTTEN_AT_ONCE)).fetchall()
+            gone = self._db.execute(find, (quiet_before,)).fetchall()
             numbers = [row[:1] for row in gone]
             self._db.executemany("INSERT OR REPLACE INTO done VALUES (?, ?)", [row[1:] for row in gone])
             self._db.executemany("DELETE FROM span WHERE trace = ?", numbers)

@@ -105,9 +105,8 @@ def test_a_broken_body_is_refused(body):
 def test_json_over_several_lines_is_refused_in_one_sentence(tmp_path):
     path = tmp_path / "traces.json"
     path.write_text(json.dumps(otlp_json(*SPANS), indent=2))
-    for look in (is_trace_file, lambda path: list(read(path))):
-        with pytest.raises(InvalidInput, match="jq -c"):
-            look(path)
+    with pytest.raises(InvalidInput, match="jq -c"):
+        is_trace_file(path)
 
 
 def test_other_files_are_no_files_of_traces(tmp_path):
