@@ -94,10 +94,6 @@ def function_of(command: str) -> Callable[..., None]:
 class LazyGroup(typer.core.TyperGroup):
     """A group whose commands are imported when they are called."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Returns the names of the commands in the order of `COMMANDS`."""
-        return list(COMMANDS)
-
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Returns the command of a name; None where there is none."""
         if cmd_name not in COMMANDS:

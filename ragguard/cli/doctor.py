@@ -41,7 +41,6 @@ _EXACTNESS = {
 def run(
     engine: Annotated[str, typer.Argument(help=f"{ENGINES}.")] = "auto",
     prompts: PromptSetName = None,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for one answer.")] = 120.0,
     speed: Annotated[
         bool, typer.Option("--speed", help=f"Measure {_MANY} prompts, however long they take.")
     ] = False,
@@ -63,19 +62,26 @@ def run(
     ragguard doctor "http://localhost:11434/v1#llama3.2"
     ragguard doctor http://localhost:8080/v1
     """
-
-    if exam:
-        show_exam(engine, timeout_s=timeout, prompts=prompts, as_json=as_json)
-        return
-    found = Findings(quiet=as_json)
     try:
-        asyncio.run(_examine(engine, timeout, prompts, found, speed=speed))
+        ready = (
+            _show_exam(engine, prompts, as_json)
+            if exam
+            else _show_properties(engine, prompts, speed, as_json)
+        )
     except EngineError as error:
-        say(f"{without_secrets(engine)}: not ready\n{type(error).__name__}: {error}", error=True)
-        raise typer.Exit(1) from error
-    say(json.dumps(found.data, indent=2, ensure_ascii=False) if as_json else _verdict(found.data))
-    if found.data["ready"] == "not ready":
+        missed = "examined" if exam else "ready"
+        say(f"{without_secrets(engine)}: not {missed}\n{type(error).__name__}: {error}", error=True)
+        ready = False
+    if not ready:
         raise typer.Exit(1)
+
+
+def _show_properties(engine: str, prompts: str | None, speed: bool, as_json: bool) -> bool:
+    """Asks an engine for its properties and measures it; returns whether it is ready."""
+    found = Findings(quiet=as_json)
+    asyncio.run(_examine(engine, prompts, found, speed=speed))
+    say(json.dumps(found.data, indent=2, ensure_ascii=False) if as_json else _verdict(found.data))
+    return bool(found.data["ready"] != "not ready")
 
 
 class Findings:
@@ -101,13 +107,11 @@ class Findings:
             self.tell(name, f"failed: {failure}")
 
 
-async def _examine(
-    address: str, timeout_s: float, prompts: str | None, found: Findings, *, speed: bool
-) -> None:
+async def _examine(address: str, prompts: str | None, found: Findings, *, speed: bool) -> None:
     chosen = None if prompts is None else load_prompts(prompts)
     # Nothing is repeated but what a server asks to repeat later.
     patient = Patience(attempts=1)
-    async with aclosing(Retry(open_engine(address, timeout_s=timeout_s), patient)) as engine:
+    async with aclosing(Retry(open_engine(address), patient)) as engine:
         info = await engine.info()
         chosen = chosen or load_prompts(info.prompts)
         capabilities = sorted(info.capabilities)
@@ -217,17 +221,13 @@ def _verdict(data: dict[str, Any]) -> str:
     )
 
 
-def show_exam(engine: str, *, timeout_s: float, prompts: str | None, as_json: bool) -> None:
-    """Examines an engine, shows its figures and keeps them. Exits with 1 where it failed in something.
+def _show_exam(engine: str, prompts: str | None, as_json: bool) -> bool:
+    """Examines an engine, shows its figures and keeps them; returns whether it passed in everything.
 
     A stopped examination goes on where it was when it is started again.
     """
     answers = answers_file(f"{engine} ")
-    try:
-        record, path = asyncio.run(_examined(engine, timeout_s, prompts, answers))
-    except EngineError as error:
-        say(f"{without_secrets(engine)}: not examined\n{type(error).__name__}: {error}", error=True)
-        raise typer.Exit(1) from error
+    record, path = asyncio.run(_examined(engine, prompts, answers))
     kept = keep_record(record, path)
     if kept:
         answers.unlink(missing_ok=True)
@@ -240,22 +240,19 @@ def show_exam(engine: str, *, timeout_s: float, prompts: str | None, as_json: bo
             if kept
             else f"not kept: {path.parent} cannot be written (RAGGUARD_EXAMS names another)"
         )
-    if record.failed:
-        raise typer.Exit(1)
+    return not record.failed
 
 
-async def _examined(
-    address: str, timeout_s: float, prompts: str | None, answers: Path
-) -> tuple[ExamRecord, Path]:
+async def _examined(address: str, prompts: str | None, answers: Path) -> tuple[ExamRecord, Path]:
     try:
         answers.parent.mkdir(parents=True, exist_ok=True)
         cache: Path | None = answers
     except OSError:  # nothing is kept there, and a stopped examination begins anew
         cache = None
     once = Patience(attempts=1)  # a server that is not there is said at once
-    async with aclosing(Retry(open_engine(address, timeout_s=timeout_s), once)) as first:
+    async with aclosing(Retry(open_engine(address), once)) as first:
         info = await first.info()
-    async with aclosing(connect(address, timeout_s=timeout_s, cache=cache)) as asked:
+    async with aclosing(connect(address, cache=cache)) as asked:
         given = load_prompts(prompts or info.prompts)
         if given.name == "nano":
             raise EngineRejected(
@@ -264,7 +261,7 @@ async def _examined(
             )
         spread = {}
         if info.location.startswith("http"):  # a model in this process repeats itself
-            async with aclosing(Retry(open_engine(address, timeout_s=timeout_s))) as uncached:
+            async with aclosing(Retry(open_engine(address))) as uncached:
                 spread = await repeated(uncached, given)
         with progress_bar("examining", total=1) as update:
             record = await examine_model(asked, given, lambda done, of: update(total=of, completed=done))

@@ -12,7 +12,6 @@ from rich.table import Table
 
 from ragguard.analysis.comparison import PRIMARY
 from ragguard.cli.terminal import say, screen
-from ragguard.errors import UnknownName
 from ragguard.metrics import find
 from ragguard.metrics.registry import by_level
 
@@ -25,10 +24,7 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a metric.")] = False,
 ) -> None:
     """Print what metrics say: range, direction, unit, what each needs, its paper."""
-    try:
-        known = [find(name) for name in names] if names else by_level()
-    except UnknownName as error:
-        raise typer.BadParameter(str(error)) from error
+    known = [find(name) for name in names] if names else by_level()
     if as_json:
         typer.echo(json.dumps([metric.as_dict() for metric in known], indent=2, ensure_ascii=False))
     else:

@@ -92,15 +92,7 @@ class ReferenceReport:
 def read_reports(path: Path) -> Iterator[ReferenceReport]:
     """Yields the reports of a file of JSON lines: `question`, `report`, and `documents` where there are any."""
     for fields in json_lines(path):
-        one = ReferenceReport(fields.text("question"), fields.text("report"), fields.texts("documents"))
-        for name, texts in (
-            ("question", [one.question]),
-            ("report", [one.report]),
-            ("documents", one.documents),
-        ):
-            if not all(map(str.strip, texts)):
-                raise fields.wrong(name, list(texts), "no empty text")
-        yield one
+        yield ReferenceReport(fields.text("question"), fields.text("report"), fields.texts("documents"))
 
 
 async def _made(
@@ -119,20 +111,20 @@ async def _made(
     return made, problems
 
 
-async def questions_of(report: ReferenceReport, judge: Engine, prompts: PromptSet, seed: int = 0) -> Run:
+async def questions_of(report: ReferenceReport, judge: Engine, prompts: PromptSet) -> Run:
     """Returns a run with the report's question, the sub-questions that its passages answer, and the passages.
 
     Raises ScoringError where no passage answers any of them.
     """
     asker = Asker(Models(judge, judge))
-    (run,) = await asker.together([partial(_run_of, report, asker, prompts, seed)])
+    (run,) = await asker.together([partial(_run_of, report, asker, prompts)])
     return run
 
 
-async def _run_of(report: ReferenceReport, ask: Asker, prompts: PromptSet, seed: int) -> Run:
+async def _run_of(report: ReferenceReport, ask: Asker, prompts: PromptSet) -> Run:
     def question(task: Task, **fields: Any) -> SampleQuestion:
         most = prompts.template(task).max_tokens
-        return SampleQuestion(prompts.render(task, **fields), 1, most, 0.0, seed=seed, who="judge")
+        return SampleQuestion(prompts.render(task, **fields), 1, most, 0.0, seed=0, who="judge")
 
     first, *rest = await ask([
         question("report_questions", question=report.question, report=report.report, cuttable=("report",)),

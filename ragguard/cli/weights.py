@@ -28,13 +28,10 @@ def fetch_model(
 
 def export_nano(
     directory: Annotated[Path, typer.Argument(help="Where to write it; made if it is missing.")],
-    force: Annotated[bool, typer.Option("--force", help="Write into a directory that is not empty.")] = False,
 ) -> None:
     """Write nano as a checkpoint that transformers and vLLM load."""
-    if directory.exists() and not directory.is_dir():
-        raise InvalidInput("DIRECTORY", str(directory), "a directory; it is a file")
-    if directory.is_dir() and any(directory.iterdir()) and not force:
-        raise InvalidInput("DIRECTORY", str(directory), "an empty directory, or --force")
+    if directory.exists() and any(directory.iterdir()):
+        raise InvalidInput("DIRECTORY", str(directory), "an empty directory")
     for path in write_checkpoint(directory):
         say(f"{path.stat().st_size:>10,}  {path}")
     say(f"serve it: vllm serve {shlex.quote(str(directory))} --max-model-len 1024")

@@ -56,7 +56,7 @@ COMMANDS: dict[str, tuple[int, dict[str, list[str]]]] = {
     }),
     "calibrate": (1, {"--max-loss": ["0.1"], "--min-keep": ["2"], "--out": PATH}),
     "questions": (1, {"--engine": ["nano"], "--prompts": ["nano", "default"], "--out": PATH}),
-    "doctor": (1, {"--timeout": ["0.1"], "--prompts": ["nano"]}),
+    "doctor": (1, {"--prompts": ["nano"]}),
     "metrics": (1, {}),
     "export-nano": (1, {}),
 }  # fmt: skip
