@@ -168,7 +168,8 @@ def into_table(
     path: Path, batches: list[list[Event]], *, digests: bool = False, page: int = 8192
 ) -> tuple[float, float]:
     """Seconds, and seconds of the processor, that SQLite takes for the texts alone."""
-    db = schema.connect(str(path))
+    path.touch()
+    db = schema.connect(path)
     db.execute(f"PRAGMA page_size = {page}")
     db.execute("PRAGMA journal_mode = WAL")
     db.execute(f"CREATE TABLE texts ({'digest BLOB PRIMARY KEY, text' if digests else 'text'})")

@@ -26,7 +26,7 @@ class FailingDisk:
 
         def connect(path, **settings):
             connection = real(path, **settings)
-            if path != ":memory:":
+            if path is not None:
                 self.connections.append(connection)
                 self._apply(connection)
             return connection

@@ -54,7 +54,11 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Yields the connection for one change: all of it is durable when the block ends, nothing where it raises."""
-        with self.lock, self._translated("written"), _within(self._connected(), "BEGIN IMMEDIATE") as db:
+        with (
+            self.lock,
+            self._translated("written"),
+            schema.transaction(self._connected(), "BEGIN IMMEDIATE") as db,
+        ):
             yield db
 
     @contextmanager
@@ -69,8 +73,8 @@ class Database:
         try:
             with self._translated("read"):
                 if not has_turn and self.path is not None:
-                    own = schema.connect_to_read(self.path)
-                with _within(own or self._connected(), "BEGIN") as db:
+                    own = schema.connect(self.path, read_only=True)
+                with schema.transaction(own or self._connected(), "BEGIN") as db:
                     yield db
         finally:
             if own is not None:
@@ -142,17 +146,13 @@ class Database:
         return self.path is not None and self._identity not in (None, _identity_of(self.path))
 
     def _open(self) -> sqlite3.Connection:
-        if self.path is None:
-            db = schema.connect(":memory:")
-        elif self._read_only:
+        if self.path is not None:
             _check_path(self.path, self.name)
-            if not self.path.exists():
+            if not self._read_only:
+                create_file(self.path)
+            elif not self.path.exists():
                 raise StoreError(f"{self.name} does not exist; check the path")
-            db = schema.connect_to_read(self.path)
-        else:
-            _check_path(self.path, self.name)
-            create_file(self.path)
-            db = schema.connect(str(self.path), full=self._full)
+        db = schema.connect(self.path, full=self._full, read_only=self._read_only)
         try:
             schema.prepare(db, self.name, read_only=self._read_only)
         except BaseException:
@@ -171,21 +171,18 @@ def create_file(path: Path) -> None:
 
 def is_store(path: str | Path) -> bool:
     """True where that file is an SQLite database; False where there is no such file."""
-    try:
-        if not Path(path).is_file():  # a pipe would lose what is read here
-            return False
-        with open(path, "rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
-    except OSError:
-        return False
+    with suppress(OSError):
+        if Path(path).is_file():  # a pipe would lose what is read here
+            with open(path, "rb") as file:
+                return file.read(16) == b"SQLite format 3\0"
+    return False
 
 
 def _identity_of(path: Path) -> tuple[int, int] | None:
-    try:
+    with suppress(OSError):
         found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+        return found.st_dev, found.st_ino
+    return None
 
 
 def _check_path(path: Path, name: str) -> None:
@@ -194,16 +191,3 @@ def _check_path(path: Path, name: str) -> None:
         raise StoreError(f"there is no folder {path.parent} for {name}; make it, or name another file")
     if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
         raise StoreError(f"{name} is a folder, a pipe or a device; name a regular file")
-
-
-@contextmanager
-def _within(db: sqlite3.Connection, begin: str) -> Iterator[sqlite3.Connection]:
-    """Begins a transaction and commits it, or rolls it back where the block raises."""
-    try:
-        schema.execute_patiently(db, begin)
-        yield db
-        db.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):  # there is none, or the fault has rolled back already
-            db.execute("ROLLBACK")
-        raise

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -147,33 +148,31 @@ PATIENCE = 10.0
 """The most seconds that a connection waits for another process that holds the file."""
 
 
-def connect(path: str, *, full: bool = False) -> sqlite3.Connection:
-    """Returns a connection with the settings of a store; `full` waits for the disk at every commit."""
+def connect(path: Path | None, *, full: bool = False, read_only: bool = False) -> sqlite3.Connection:
+    """Returns a connection with the settings of a store, to memory where `path` is None; `full` waits for the disk at
+    every commit.
+
+    One that is `read_only` changes no data. It may write to the log's index, and as the last one it removes an empty
+    log.
+    """
     connection = sqlite3.connect(
-        path, timeout=PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
+        ":memory:" if path is None else f"{path.absolute().as_uri()}?mode=rw", uri=path is not None,
+        timeout=PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS,
+    )  # fmt: skip
+    connection.row_factory = sqlite3.Row
+    settings = (
+        f"page_size = {PAGE_BYTES}",
+        # A batch of large steps in memory until its commit, and the upper floors of the indexes from one to the next.
+        "cache_size = -16384",
+        "secure_delete = ON",  # deleted data is overwritten in the file
+        f"synchronous = {'FULL' if full else 'NORMAL'}",
     )
     try:
-        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-        # A batch of large steps in memory until its commit, and the upper floors of the indexes from one to the next.
-        connection.execute("PRAGMA cache_size = -16384")
-        connection.execute("PRAGMA secure_delete = ON")  # deleted data is overwritten in the file
-        connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+        for setting in ("query_only = ON",) if read_only else settings:
+            connection.execute(f"PRAGMA {setting}")
     except BaseException:
         connection.close()
         raise
-    connection.row_factory = sqlite3.Row
-    return connection
-
-
-def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Returns a connection that changes no data. It may write to the log's index, and as the last one it removes an
-    empty log."""
-    address = f"{path.absolute().as_uri()}?mode=rw"
-    connection = sqlite3.connect(
-        address, timeout=PATIENCE, isolation_level=None, check_same_thread=False, uri=True
-    )
-    connection.execute("PRAGMA query_only = ON")
-    connection.row_factory = sqlite3.Row
     return connection
 
 
@@ -197,6 +196,19 @@ def execute_patiently(connection: sqlite3.Connection, statement: str) -> None:
         connection.execute(f"PRAGMA busy_timeout = {round(1000 * PATIENCE)}")
 
 
+@contextmanager
+def transaction(connection: sqlite3.Connection, begin: str) -> Iterator[sqlite3.Connection]:
+    """Begins a transaction and commits it, or rolls it back where the block raises."""
+    try:
+        execute_patiently(connection, begin)
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):  # there is none, or the fault has rolled back already
+            connection.execute("ROLLBACK")
+        raise
+
+
 def prepare(connection: sqlite3.Connection, name: str, *, read_only: bool = False) -> None:
     """Makes the tables in an empty file, in one transaction; refuses a file that is no store of this version."""
     if _has_tables(connection, name):
@@ -209,19 +221,12 @@ def prepare(connection: sqlite3.Connection, name: str, *, read_only: bool = Fals
     execute_patiently(
         connection, "PRAGMA journal_mode = WAL"
     )  # or a rollback journal, where the disk has no WAL
-    execute_patiently(connection, "BEGIN IMMEDIATE")
-    try:
+    with transaction(connection, "BEGIN IMMEDIATE"):
         if not _has_tables(connection, name):  # else another process has made them meanwhile
             for statement in TABLES:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        # A disk that failed has rolled back already; its error is the one to report.
-        with suppress(sqlite3.OperationalError):
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _has_tables(connection: sqlite3.Connection, name: str) -> bool:
