@@ -167,9 +167,10 @@ class DrawRequest(Request):
             self.prompts, self.n, self.max_tokens, self.temperature, self.seed,
             deadline=self.deadline, priority=self.priority,
         )  # fmt: skip
-        if len(answers) != len(self.prompts):
+        if len(answers) != len(self.prompts) or any(len(row) != self.n for row in answers):
             raise EngineProtocolError(
-                f"{len(self.prompts)} prompts were asked; the engine answered {len(answers)}"
+                f"{self.n} answers to each of {len(self.prompts)} prompts were asked; "
+                f"the engine gave lists of {sorted({len(row) for row in answers})} answers to {len(answers)}"
             )
         cuts = answers.truncated
         rows = [(samples_value(row), cuts.get(index, 0)) for index, row in enumerate(answers)]

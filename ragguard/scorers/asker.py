@@ -20,7 +20,7 @@ import numpy as np
 from ragguard.engines.base import Engine
 from ragguard.engines.engine import only_judges, send_to
 from ragguard.engines.entailer import Entailer, rows_of
-from ragguard.engines.requests import ContinuationRequest, apportion
+from ragguard.engines.requests import apportion
 from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, RagguardError, UnfitText
 from ragguard.records import Result, Score, Usage
 from ragguard.runtime.faults import catch_exit, is_cancelled
@@ -33,12 +33,7 @@ from ragguard.scorers.question import (
     LabelQuestion,
     PromptQuestion,
     Question,
-    SampleAnswer,
-    SampleQuestion,
-    TextAnswer,
-    TextQuestion,
     count_tokens,
-    label_answers,
     prompt_tokens,
 )
 
@@ -80,7 +75,7 @@ class Models:
     priority: int = SCORING
     deadline: float | None = None
     shares: bool = True
-    """False for a caller that reads no usage of labels, so that none is shared out: that takes time."""
+    """False for a caller that reads no usage, so that none is shared out: that takes time."""
 
     async def respond(self, questions: Sequence[Question]) -> Sequence[Answer]:
         """Sends questions that share a call to their model; each answer has its share of the usage."""
@@ -88,48 +83,18 @@ class Models:
         if isinstance(first, EntailQuestion):
             return await self._entailments(cast(Sequence[EntailQuestion], questions))
         asked = cast(Sequence[PromptQuestion], questions)
-        prompts, deadline, priority = [one.prompt for one in asked], self.deadline, self.priority
-        weights = [
-            len(one.prompt.text) + sum(len(part.content) for part in one.prompt.messages) for one in asked
-        ]
         # A judge that cannot write text leaves such questions to the reader.
         writes = not isinstance(first, LabelQuestion)
         reads = first.who == "engine" or (writes and only_judges(self.judge))
-        engine = self.engine if reads else self.judge
-        if isinstance(first, LabelQuestion):
-            probs = await engine.label_probs(prompts, first.labels, deadline=deadline, priority=priority)
-            shares = apportion(probs.usage, weights) if self.shares else ()
-            return label_answers(probs, len(asked), len(first.labels), shares)
-        if isinstance(first, TextQuestion):
-            request = ContinuationRequest(tuple(prompts), deadline=deadline, priority=priority)
-            reply = await send_to(engine, request)
-            if len(reply.values) != len(asked):
-                raise EngineProtocolError(
-                    f"{len(asked)} texts were asked about, {len(reply.values)} answers came"
-                )
-            shares = apportion(reply.usage, weights)
-            return [
-                TextAnswer(logprobs, cut, usage)
-                for (logprobs, cut), usage in zip(reply.values, shares, strict=True)
-            ]
-        drawn = await engine.sample(
-            prompts,
-            n=first.n,
-            max_tokens=first.max_tokens,
-            temperature=first.temperature,
-            seed=first.seed,
-            deadline=deadline,
-            priority=priority,
-        )
-        if len(drawn) != len(asked) or any(len(answers) != first.n for answers in drawn):
-            counts = sorted({len(answers) for answers in drawn})
-            raise EngineProtocolError(
-                f"{first.n} answers to each of {len(asked)} prompts were asked; "
-                f"the engine gave lists of {counts} answers to {len(drawn)}"
-            )
+        prompts = tuple(one.prompt for one in asked)
+        request = replace(asked[0].call, prompts=prompts, deadline=self.deadline, priority=self.priority)
+        reply = await send_to(self.engine if reads else self.judge, request)
+        usages = [Usage()] * len(prompts)
+        if self.shares:
+            sizes = [len(one.text) + sum(len(part.content) for part in one.messages) for one in prompts]
+            usages = apportion(reply.usage, sizes)
         return [
-            SampleAnswer(tuple(answers), drawn.truncated.get(row, 0), usage)
-            for row, (answers, usage) in enumerate(zip(drawn, apportion(drawn.usage, weights), strict=True))
+            one.answer(value, usage) for one, value, usage in zip(asked, reply.values, usages, strict=True)
         ]
 
     async def _entailments(self, questions: Sequence[EntailQuestion]) -> list[EntailAnswer]:
@@ -145,16 +110,6 @@ class Models:
             )
             for row, usage in enumerate(apportion(judged.usage, weights))
         ]
-
-
-def _call_of(question: Question) -> Hashable:
-    """Returns the model, verb and parameters of a question; questions for which these are equal share a call."""
-    parameters: Hashable = None
-    if isinstance(question, LabelQuestion):
-        parameters = question.labels
-    elif isinstance(question, SampleQuestion):
-        parameters = (question.n, question.max_tokens, question.temperature, question.seed)
-    return question.who, question.verb, parameters
 
 
 def tokens_of(question: Question, around_pair: int = 0) -> int:
@@ -237,7 +192,7 @@ class Asker:
         batches: dict[Hashable, list[Question]] = {}
         for question in questions:
             if self._afford(question):
-                batches.setdefault(_call_of(question), []).append(question)
+                batches.setdefault((question.who, question.call), []).append(question)
         await in_parallel([partial(self._answer, batch) for batch in batches.values()])
 
     def _afford(self, question: Question) -> bool:
@@ -277,12 +232,7 @@ class Asker:
 
     async def _ask_once(self, questions: list[Question]) -> Sequence[Answer | RagguardError] | RagguardError:
         try:
-            answers = await self._respondent.respond(questions)
-            if len(answers) != len(questions):
-                raise EngineProtocolError(
-                    f"{len(questions)} questions were asked, {len(answers)} answers came"
-                )
-            return answers
+            return await self._respondent.respond(questions)
         except RagguardError as error:
             return error
         except (Exception, asyncio.CancelledError) as error:

@@ -341,7 +341,7 @@ def _provisional(score: Score) -> Score:
 
 
 def _asker(respondent: Respondent, setting: Setting) -> Asker:
-    if setting.exam.identity:
+    if setting.is_examined:
         respondent = Examined(respondent, setting.exam, setting.judge_prompts)
     cap, window = setting.caps.prompt_tokens, setting.engine.context
     return Asker(respondent, cap, window, around_pair=setting.around_pair)

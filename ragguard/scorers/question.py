@@ -13,15 +13,19 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
-import numpy as np
-
-from ragguard.engines.base import HowAnswered, LabelProbs, Prompt, Sample
+from ragguard.engines.base import HowAnswered, Prompt, Sample, as_labels
 from ragguard.engines.entailer import Pair
+from ragguard.engines.labels import LabelRequest
+from ragguard.engines.requests import ContinuationRequest, DrawRequest, Value
 from ragguard.errors import EngineProtocolError, RagguardError
 from ragguard.records import CUT_TOKENS, Usage
 
 Who = Literal["engine", "judge"]
 """The model that reads in the agent's place, or the one that judges; these are one model where no judge is given."""
+
+
+_ROUNDING = 1e-3
+"""How far a probability may lie outside 0 to 1 because it was computed with few digits."""
 
 
 class Subject(NamedTuple):
@@ -49,6 +53,22 @@ class LabelQuestion:
         """The probe's name in an examination, see `Subject`."""
         return self.subject.probe
 
+    @property
+    def call(self) -> LabelRequest:
+        """The call, without prompts. Questions for one model with equal calls go out as one."""
+        return LabelRequest((), as_labels(self.labels))
+
+    def answer(self, value: Value, usage: Usage) -> LabelAnswer:
+        """Returns the answer that a value of the call's reply is; raises EngineProtocolError for numbers that are no
+        probabilities."""
+        p, exact, mode, bound, stderr, cut = value
+        if not all(-_ROUNDING <= one <= 1 + _ROUNDING for one in p):
+            raise EngineProtocolError(
+                f"the engine gave the labels {', '.join(self.labels)} the numbers {', '.join(map(str, p))}: return "
+                "probabilities, from 0 to 1, and no log-probabilities or percentages, from `label_probs`"
+            )
+        return LabelAnswer(p, mode, stderr, not exact and any(bound or ()), truncated=cut, usage=usage)
+
 
 @dataclass(frozen=True, slots=True)
 class SampleQuestion:
@@ -63,6 +83,16 @@ class SampleQuestion:
     verb: ClassVar[str] = "sample"
     probe: ClassVar[str] = ""
 
+    @property
+    def call(self) -> DrawRequest:
+        """The call, without prompts; see LabelQuestion."""
+        return DrawRequest((), self.n, self.max_tokens, self.temperature, self.seed)
+
+    def answer(self, value: Value, usage: Usage) -> SampleAnswer:
+        """Returns the answer that a value of the call's reply is."""
+        samples, cut = value
+        return SampleAnswer(tuple(Sample(*sample) for sample in samples), cut, usage)
+
 
 @dataclass(frozen=True, slots=True)
 class TextQuestion:
@@ -73,6 +103,12 @@ class TextQuestion:
     probe: str = ""
     """The probe's name in an examination, see `Subject`."""
     verb: ClassVar[str] = "continuations"
+    call: ClassVar[ContinuationRequest] = ContinuationRequest(())
+
+    def answer(self, value: Value, usage: Usage) -> TextAnswer:
+        """Returns the answer that a value of the call's reply is."""
+        logprobs, cut = value
+        return TextAnswer(logprobs, cut, usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +118,7 @@ class EntailQuestion:
     pair: Pair
     who: ClassVar[Literal["entailer"]] = "entailer"
     verb: ClassVar[str] = "entail"
+    call: ClassVar[None] = None
     probe: ClassVar[str] = "entailment"
 
 
@@ -154,10 +191,6 @@ Answer: TypeAlias = LabelAnswer | SampleAnswer | TextAnswer | EntailAnswer
 A = TypeVar("A")
 
 
-_ROUNDING = 1e-3
-"""How far a probability may lie outside 0 to 1 because it was computed with few digits."""
-
-
 class Ask(Protocol):
     """Sends questions and returns their answers; an error stands in the place of an answer that cannot be given."""
 
@@ -169,32 +202,6 @@ class Ask(Protocol):
     async def __call__(self, questions: Sequence[TextQuestion]) -> list[TextAnswer | RagguardError]: ...
     @overload
     async def __call__(self, questions: Sequence[EntailQuestion]) -> list[EntailAnswer | RagguardError]: ...
-
-
-def label_answers(
-    probs: LabelProbs, prompts: int, labels: int, usages: Sequence[Usage] = ()
-) -> list[LabelAnswer]:
-    """Returns one answer for each prompt of a call, with its share of the usage where shares are given; raises
-    EngineProtocolError for a wrong shape or numbers that are no probabilities."""
-    p = np.asarray(probs.p, dtype=np.float64)
-    least, most = (float(end(p)) if p.size else 0.0 for end in (np.min, np.max))
-    if p.shape != (prompts, labels) or not -_ROUNDING <= least <= most <= 1 + _ROUNDING:
-        raise EngineProtocolError(
-            f"{prompts} prompts with {labels} labels were asked; the engine gave numbers of shape {p.shape}, from "
-            f"{least:.6g} to {most:.6g}: return probabilities, from 0 to 1, and no log-probabilities or percentages, "
-            "from `label_probs`"
-        )
-    return [
-        LabelAnswer(
-            tuple(values),
-            probs.mode,
-            None if probs.stderr is None else tuple(probs.stderr[row].tolist()),
-            not probs.exact and probs.bound is not None and bool(probs.bound[row].any()),
-            truncated=probs.truncated.get(row, 0),
-            usage=usages[row] if usages else Usage(),
-        )
-        for row, values in enumerate(p.tolist())
-    ]
 
 
 def remarks_of_both(one: Mapping[str, int | str], other: Mapping[str, int | str]) -> dict[str, int | str]:

@@ -94,7 +94,7 @@ def full_version(scorer: Scorer, setting: Setting) -> str:
         if hasattr(scorer, name)
         and not (declared.metadata == NEW_SETTING and getattr(scorer, name) == declared.default)
     }
-    if setting.exam.identity:
+    if setting.is_examined:
         settings["exam"] = setting.exam.identity
     for model in getattr(scorer, "models", MODELS):
         settings[model] = getattr(setting, model).fingerprint
@@ -208,13 +208,15 @@ class ScoreWriter:
         """Adds a failure for each step, and for the passages of each step, that are not judged: those over a cap,
         and those without text. Without `passages`, no cap on passages holds for this scorer."""
         caps = self.view.setting.caps
-        over = CapExceeded(f"only the first {caps.steps} steps of a run are scored; raise Caps(steps=...)")
         for step in self.view.steps_over_cap:
+            over = CapExceeded(
+                f"only the first {caps.steps} steps of a run are scored; raise Caps(steps=...)"
+            )
             self._failed[step.id, "CapExceeded"] = over, ["this step"]
-        textless = NoText("a passage without text is not judged; give it one, such as a caption")
         for seen in self.view.steps:
             for at in seen.textless:
                 kind = seen.all[at].metadata.get(CONTENT_KIND)
+                textless = NoText("a passage without text is not judged; give it one, such as a caption")
                 self.fail(textless, f"passage {at + 1}" + (f" ({kind})" if kind else ""), seen)
             if passages and seen.over_cap:
                 message = f"at most {caps.passages} passages of a step are judged; raise Caps(passages=...)"

@@ -127,14 +127,14 @@ async def test_a_dead_engine_is_asked_once_a_call_and_others_still_answer():
 
 async def test_numbers_that_cannot_be_are_refused():
     class Wrong(ScriptedEngine):
-        async def sample(self, prompts, n=10, **more):
-            return await super().sample(prompts[:1], n - 1, **more)
+        async def sample(self, prompts, n=10, *rest, **more):
+            return await super().sample(prompts[:1], n - 1, *rest, **more)
 
     ask = asker(Wrong(label=lambda text, label: float("nan")))
     labels, samples = await ask.attend(
         [put(ask, [ask_label("one")]), put(ask, [ask_samples("two"), ask_samples("three")])]
     )
-    assert "from nan to nan" in str(labels[0][0])
+    assert "the numbers nan" in str(labels[0][0])
     assert "the engine gave lists of [2] answers" in str(samples[0][0])
 
 

@@ -1,14 +1,16 @@
 """How answers of judges are read, and what is refused."""
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragguard.engines.base import LabelProbs, Sample, as_prompt
+from ragguard.engines.base import Sample, as_prompt
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineProtocolError
-from ragguard.records import Run
+from ragguard.records import Run, Usage
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.probes import (
@@ -28,7 +30,6 @@ from ragguard.scorers.question import (
     LabelQuestion,
     SampleAnswer,
     count_tokens,
-    label_answers,
     prompt_tokens,
 )
 
@@ -115,15 +116,12 @@ def test_abstention_is_the_first_label_and_its_bound_is_told():
     assert read.remarks == {"bound": "upper", "cut_tokens": 12}
 
 
-def test_numbers_of_the_wrong_shape_are_refused():
-    import numpy as np
-
-    with pytest.raises(EngineProtocolError, match="shape"):
-        label_answers(LabelProbs(np.zeros((2, 1))), 2, 2)
-    for wrong in (7.0, -0.5, np.nan):
-        with pytest.raises(EngineProtocolError, match=f"from {wrong:g} to {wrong:g}"):
-            label_answers(LabelProbs(np.full((1, 1), wrong)), 1, 1)
-    assert label_answers(LabelProbs(np.full((1, 1), 1.0000002)), 1, 1)
+def test_label_answer_with_numbers_that_are_no_probabilities_is_refused():
+    question = LabelQuestion(as_prompt("?"), ("A",))
+    for wrong in (7.0, -0.5, math.nan):
+        with pytest.raises(EngineProtocolError, match=f"the labels A the numbers {wrong}"):
+            question.answer(((wrong,), True, "first_token", None, None, 0), Usage())
+    assert question.answer(((1.0000002,), True, "first_token", None, None, 0), Usage()).p
 
 
 @pytest.mark.parametrize(
