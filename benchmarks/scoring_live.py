@@ -84,7 +84,7 @@ async def _as_steps_end(pipeline: ScoringPipeline, run: Run) -> None:
         ended += turn
         stands = replace(run, steps=list(ended), answer=None, status="open")
         for kind in ("at once", "so far"):
-            await pipeline.results_so_far(stands, pipeline.live_scorers(kind))
+            await pipeline.results_so_far(stands, kind)
 
 
 @dataclass

@@ -32,8 +32,8 @@ from ragguard.records import Failure, Passage, Run, Score, ScoredRun
 from ragguard.runtime.arguments import whole_number
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
-from ragguard.scorers.evaluation import References
 from ragguard.scorers.plan import Plan
+from ragguard.scorers.references import References
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.scorers.view import Caps

@@ -14,7 +14,7 @@ from ragguard.analysis.validation.fields import json_lines
 from ragguard.cli.terminal import progress_bar, say
 from ragguard.errors import InvalidInput, RunFormatError
 from ragguard.records import Run
-from ragguard.scorers.evaluation import ReferenceTable, spelled, with_references
+from ragguard.scorers.references import ReferenceTable, spelled, with_references
 from ragguard.storage.files.runfile import check_run_file, opened, read_lines
 from ragguard.storage.sqlite.database import is_store
 from ragguard.storage.sqlite.reader import StoreReader

@@ -36,8 +36,8 @@ from ragguard.runtime.arguments import whole_number
 from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.limiter import bounded
-from ragguard.scorers.evaluation import ReferenceTable, evaluate, with_references
-from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.pipeline import ScoringPipeline, evaluate
+from ragguard.scorers.references import ReferenceTable, with_references
 from ragguard.scorers.scorer import worth_repeating
 from ragguard.storage.files.partfolder import MOST_REASONS, PartCounts, totals_of
 

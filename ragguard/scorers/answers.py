@@ -107,8 +107,6 @@ class Answers:
         verdict, how = await verdict_of(answer, view.short_references, meanings, shorten if long else None)
         if verdict == "correct" and not await self._supported(view, ask):
             verdict = "correct, unsupported"
-        if cut := meanings.cut([meanings.words(str(facts.get("condensed", answer)))]):
-            facts["cut_answer_tokens"] = cut
         read = Reading(VALUES[verdict], 0.0, facts)
         about: dict[str, Any] = {"reference_source": "gold", "references": view.short_references}
         writer.add("answer_correct", read, who="judge", label=verdict, explanation=how, **about)

@@ -190,7 +190,7 @@ class Belief:
         drawn = dict(zip(keys, answers, strict=True))
         mixed = [key for key in keys if first < self.samples and _mixed(drawn[key], target.references)]
         more = await ask([asked(key, self.samples - first, seed + 1) for key in mixed])
-        drawn |= {key: _joined(drawn[key], other) for key, other in zip(mixed, more, strict=True)}
+        drawn |= {key: _joined(answered(drawn[key]), other) for key, other in zip(mixed, more, strict=True)}
         return drawn, target
 
     def _wanted(self, layout: Layout, target: Target) -> list[_Wanted]:
@@ -252,11 +252,9 @@ def _mixed(answer: SampleAnswer | RagguardError, references: Sequence[str]) -> b
     return len({normalise(one.text) in wanted for one in drawn}) > 1
 
 
-def _joined(
-    answer: SampleAnswer | RagguardError, other: SampleAnswer | RagguardError
-) -> SampleAnswer | RagguardError:
+def _joined(answer: SampleAnswer, other: SampleAnswer | RagguardError) -> SampleAnswer | RagguardError:
     """Returns the answers of two draws as one; the error of the second one where it failed."""
-    if isinstance(answer, RagguardError) or isinstance(other, RagguardError):
+    if isinstance(other, RagguardError):
         return other
     cut = max(answer.truncated, other.truncated)
     return SampleAnswer(answer.samples + other.samples, cut, answer.usage + other.usage)
@@ -284,19 +282,16 @@ def _target(writer: ScoreWriter) -> Target:
 
 
 def _condensed(writer: ScoreWriter, target: Target, answer: SampleAnswer | RagguardError) -> Target:
-    try:
+    with writer.failing("support for the run's answer"):
         short = read_line(answered(answer))
         if not 0 < count_tokens(short) <= LONG_FORM_TOKENS:
             raise ScoringError(
                 f"the run's answer is long, and the judge made {count_tokens(short)} tokens of it; 1 to "
                 f"{LONG_FORM_TOKENS} were asked for"
             )
-    except RagguardError as error:
-        writer.fail(error, "support for the run's answer")
-        return Target()
-    if is_abstention(short, writer.view.setting.language):
-        return Target()
-    return Target((short,), "answer", target.given)
+        if not is_abstention(short, writer.view.setting.language):
+            return Target((short,), "answer", target.given)
+    return Target()
 
 
 def _write(

@@ -284,8 +284,6 @@ class _CoverageReport:
             subset = measures.required_subset(self.ratings.table(among), self.settings.eta)
             needed = [among[i] for i in subset.required.tolist()]
             best = self._covered(needed) if needed else 0.0
-            if math.isnan(best):
-                return
             value = float(
                 measures.density(covered, length, best, sum(map(count_tokens, needed)), self.settings.w)
             )

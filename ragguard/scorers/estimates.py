@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ragguard.engines.entailer import Pair, same
+from ragguard.engines.entailer import Pair
 from ragguard.errors import RagguardError
 from ragguard.metrics.answers import is_abstention, likelihood, likelihood_total, mean_logprob
 from ragguard.metrics.arrays import Booleans, Floats, Integers
@@ -42,7 +42,6 @@ Equivalence = Literal["threshold", "strict"]
 Match = Literal["loose", "bi"]
 _ENTAILS, _NEUTRAL, _CONTRADICTS = range(3)
 _NOTHING = ""
-_SAME = EntailAnswer((1.0, 0.0, 0.0))
 
 
 @dataclass(slots=True)
@@ -70,15 +69,9 @@ class Meanings:
 
     async def learn(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Asks whether the second of two `words` follows from the first, where that is not known yet."""
-        wanted: dict[Pair, None] = {}
-        for one, other in pairs:
-            pair = Pair(self.question, one, other)
-            if one == other or _NOTHING in (one, other) or pair in self._known:
-                continue
-            if same(pair):
-                self._known[pair] = _SAME
-            else:
-                wanted[pair] = None
+        differing = (words for words in pairs if words[0] != words[1] and _NOTHING not in words)
+        asked = dict.fromkeys(Pair(self.question, *words) for words in differing)
+        wanted = [pair for pair in asked if pair not in self._known]
         answers = await self.ask([EntailQuestion(pair) for pair in wanted])
         self._known.update(zip(wanted, answers, strict=True))
 

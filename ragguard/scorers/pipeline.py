@@ -7,11 +7,12 @@ A pipeline can be used for many runs and on many event loops at once. It keeps t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import check_reads, layers_of, only_judges
@@ -19,8 +20,8 @@ from ragguard.engines.entailer import EngineEntailer, Entailer, Pair
 from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
-from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, Usage, new_id
-from ragguard.runtime.faults import NOTICES
+from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, ScoredRun, Usage, new_id
+from ragguard.runtime.faults import NOTICES, describe
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import (
     SCORING,
@@ -34,13 +35,20 @@ from ragguard.scorers.asker import (
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
-from ragguard.scorers.evaluation import capture_failures
 from ragguard.scorers.exam.examined import Examined, examine_unknown
 from ragguard.scorers.exam.record import verdicts_of
 from ragguard.scorers.grades import Grades
 from ragguard.scorers.plan import UNKNOWN, Plan, PriceList
 from ragguard.scorers.question import Ask, prompt_tokens
-from ragguard.scorers.scorer import MODELS, Live, Scorer, completed, failure_of, full_version
+from ragguard.scorers.scorer import (
+    MODELS,
+    Live,
+    Scorer,
+    capture_failures,
+    completed,
+    failure_of,
+    full_version,
+)
 from ragguard.scorers.utility import QueryFit, Utility
 from ragguard.scorers.view import Caps, Setting, View, view_run
 from ragguard.text.language import ENGLISH, Language
@@ -156,22 +164,19 @@ class ScoringPipeline:
         """Returns all scores of a run, and a failure for each that is missing; no fault of an engine raises."""
         return await self._asked(run, self._scorers, priority)
 
-    async def results_so_far(
-        self, run: Run, scorers: Sequence[Scorer] | None = None, *, priority: int = SCORING
-    ) -> list[Result]:
-        """Returns what is known of a run that has not ended, whatever its record says of an answer: scores that are
-        marked as provisional, and failures. What was asked before of the same steps comes from the engines' caches.
+    async def results_so_far(self, run: Run, kind: Live) -> list[Result]:
+        """Returns what the scorers of one kind know of a run that has not ended, whatever its record says of an answer:
+        scores that are marked as provisional, and failures. What was asked before of the same steps comes from the
+        engines' caches."""
+        found = await self._asked(replace(run, answer=None, status="open"), self.live_scorers(kind), SCORING)
+        return [
+            replace(one, metadata={**one.metadata, PROVISIONAL: True}) if isinstance(one, Score) else one
+            for one in found
+        ]
 
-        `scorers` are asked in place of those of the pipeline that look at open runs; see `Live`.
-        """
-        chosen = self.live_scorers() if scorers is None else scorers
-        found = await self._asked(replace(run, answer=None, status="open"), chosen, priority)
-        return [_provisional(one) if isinstance(one, Score) else one for one in found]
-
-    def live_scorers(self, *kinds: Live) -> tuple[Scorer, ...]:
-        """Returns the scorers that look at open runs; with `kinds`, those of these kinds alone."""
-        wanted = kinds or get_args(Live)
-        return tuple(scorer for scorer in self._scorers if getattr(scorer, "live", None) in wanted)
+    def live_scorers(self, kind: Live) -> tuple[Scorer, ...]:
+        """Returns the scorers that look at open runs in one way."""
+        return tuple(scorer for scorer in self._scorers if getattr(scorer, "live", None) == kind)
 
     async def _asked(self, run: Run, scorers: Sequence[Scorer], priority: int) -> list[Result]:
         setting, missing = await self._reach()
@@ -322,6 +327,25 @@ class ScoringPipeline:
         return paid(results, unpaid)[0]
 
 
+async def evaluate(run: Run, asking: Awaitable[Sequence[Result]]) -> ScoredRun:
+    """Returns a run with its scores and failures. An exception becomes a failure. Never raises.
+
+    Args:
+        run: The run.
+        asking: What a pipeline gives of it: `pipeline.results(run)`, or `results_so_far` of an open run.
+    """
+    started = time.time_ns()
+    try:
+        results = await asking
+    except Exception as error:  # noqa: BLE001 - a fault of a scorer is a record as well
+        if not isinstance(error, RagguardError):
+            _log.error("scoring run %s failed: %s", run.id, describe(error), exc_info=error)
+        results = [failure_of("scorers", run, error)]
+    scores = [one for one in results if isinstance(one, Score)]
+    failures = [one for one in results if isinstance(one, Failure)]
+    return ScoredRun(run, scores, failures, started_ns=started, ended_ns=time.time_ns())
+
+
 def _results_of(outcome: Sequence[Result] | BaseException, scorer: Scorer, view: View) -> list[Result]:
     """Returns what a scorer gave; an exception that it ended with becomes a failure."""
     if not isinstance(outcome, BaseException):
@@ -334,10 +358,6 @@ def _results_of(outcome: Sequence[Result] | BaseException, scorer: Scorer, view:
 async def _score(scorer: Scorer, view: View, ask: Ask) -> Sequence[Result]:
     """Calls a scorer inside of its own task, so that an error of the call itself is its own as well."""
     return await scorer.score(view, ask)
-
-
-def _provisional(score: Score) -> Score:
-    return replace(score, metadata={**score.metadata, PROVISIONAL: True})
 
 
 def _asker(respondent: Respondent, setting: Setting) -> Asker:

@@ -29,6 +29,9 @@ from ragguard.errors import (
 from ragguard.records import (
     CONTENT_KIND,
     CUT_PASSAGES,
+    GRADE_ERROR,
+    K_ERROR,
+    SPLIT_ERROR,
     Failure,
     Level,
     ReferenceSource,
@@ -122,6 +125,27 @@ def failure_of(scorer: str, run: Run, error: BaseException) -> Failure:
         will_retry=worth_repeating(error),
         run_id=run.id,
     )
+
+
+def capture_failures(run: Run) -> list[Failure]:
+    """Returns a failure for each step whose K cannot be right, so that no score which needs K is given, for each
+    passage whose grade is none, for each step whose splitter failed, so that scores are about its whole text, and for
+    each step that gave more passages than are captured."""
+    found: list[Failure] = []
+    for step in run.steps:
+        facts, passages = step.metadata, step.candidates or step.passages
+        wrong = [facts[K_ERROR]] if K_ERROR in facts else []
+        wrong += [passage.metadata[GRADE_ERROR] for passage in passages if GRADE_ERROR in passage.metadata]
+        errors = [("InvalidInput", message) for message in wrong]
+        if SPLIT_ERROR in facts:
+            what = f"what {step.tool or 'the tool'!r} returned could not be taken apart and is judged as one passage"
+            errors.append(("SplitterFailed", f"{what}: {facts[SPLIT_ERROR]}"))
+        if passages and (kept := passages[-1].metadata.get(CUT_PASSAGES)):
+            errors.append(
+                ("CapExceeded", f"only {kept} are captured, and no number counts the others; record fewer")
+            )
+        found += [Failure("capture", name, text, run_id=run.id, step_id=step.id) for name, text in errors]
+    return found
 
 
 def of_list(step: StepView, stage: Stage) -> dict[str, Any]:
@@ -254,7 +278,10 @@ def completed(outcome: Any, scorer: Scorer, view: View) -> list[Result]:
             results.append(failure_of(scorer.name, view.run, error))
             continue
         result = replace(result, run_id=result.run_id or view.run.id)
-        if isinstance(result, Score):
+        if isinstance(result, Score) and not math.isfinite(result.value):
+            wrong = f"{result.name} came out as {result.value}"
+            result = Failure(scorer.name, "NotFinite", wrong, run_id=result.run_id, step_id=result.step_id)
+        elif isinstance(result, Score):
             result = replace(
                 result,
                 scorer=scorer.name,

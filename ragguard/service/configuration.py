@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from ragguard.errors import InvalidInput
 from ragguard.runtime.arguments import number_between, one_of, share, whole_number
 from ragguard.runtime.circuit_breaker import RetrySchedule
-from ragguard.scorers.evaluation import References, ReferenceTable
+from ragguard.scorers.references import References, ReferenceTable
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.batches import Redact
 from ragguard.storage.sqlite.store import Durability

@@ -28,10 +28,10 @@ from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import BackgroundLoop
 from ragguard.schema import checked_run
 from ragguard.scorers.asker import DEMANDED
-from ragguard.scorers.evaluation import evaluate, find_references
-from ragguard.scorers.pipeline import Identity, ScoringPipeline
+from ragguard.scorers.pipeline import Identity, ScoringPipeline, evaluate
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.question import Ask
+from ragguard.scorers.references import find_references
 from ragguard.scorers.view import View
 from ragguard.service.batches import Redactor
 from ragguard.service.configuration import Configuration

@@ -27,7 +27,7 @@ from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES, Faults, is_cancelled, result_or_error
 from ragguard.runtime.threads import BackgroundLoop
 from ragguard.scorers.asker import SCORING
-from ragguard.scorers.evaluation import evaluate
+from ragguard.scorers.pipeline import evaluate
 from ragguard.scorers.scorer import Live
 from ragguard.service.run_scoring import RunScoring, answered
 from ragguard.storage.sqlite.ledger import Claim
@@ -113,11 +113,10 @@ class LiveScoring:
         # Without a known question of the run, only scorers about the steps' queries can be asked.
         kinds: tuple[Live, ...] = ("at once", "so far") if run.question.strip() else ("at once",)
         for kind in kinds:
-            scorers = self._pipeline.get().live_scorers(kind)
             # Scorers about a step that has ended meanwhile come before those about all steps.
-            if not scorers or run.id in self._waiting:
+            if not self._pipeline.get().live_scorers(kind) or run.id in self._waiting:
                 continue
-            scored = await evaluate(run, self._pipeline.get().results_so_far(run, scorers))
+            scored = await evaluate(run, self._pipeline.get().results_so_far(run, kind))
             failures += self._scoring.redactor.failures(scored.failures)
             new = await self._scoring.written(
                 partial(self._store.store_provisional, run.id, scored.scores, failures, found)

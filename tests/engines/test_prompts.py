@@ -10,8 +10,7 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.prompts import TASKS, Template, load_prompts, parse_prompts
 from ragguard.errors import InvalidInput, UnknownName
-from ragguard.scorers.evaluation import evaluate
-from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.pipeline import ScoringPipeline, evaluate
 
 OWN = """
 name = "mine"

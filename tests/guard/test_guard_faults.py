@@ -68,7 +68,7 @@ async def test_an_engine_that_exits_does_not_end_the_applications_loop():
 def test_engine_that_gives_no_probabilities_means_all_is_kept_with_the_reason():
     decision = guard(ScriptedEngine(label=lambda text, label: 7.0)).prune("q", [HELPS, MISLEADS])
     assert (decision.status, texts(decision)) == ("error", [HELPS, MISLEADS])
-    assert "from 7 to 7: return probabilities" in decision.reason
+    assert "the numbers 7.0: return probabilities" in decision.reason
 
 
 def test_a_budget_longer_than_any_wait():

@@ -5,14 +5,14 @@ import math
 import pickle
 
 import pytest
-from support.reader import two_hops
+from support.reader import reader, two_hops
 from support.scripted_pipeline import ScriptedPipeline
 
 from ragguard.errors import EngineUnreachable, InvalidInput
-from ragguard.records import Run
+from ragguard.records import Run, Score
 from ragguard.scorers import Belief, Contested, Coverage, Grades, Utility
 from ragguard.scorers.answers import Answers
-from ragguard.scorers.evaluation import evaluate
+from ragguard.scorers.pipeline import ScoringPipeline, evaluate
 from ragguard.scorers.settings import ScoringSettings
 
 
@@ -43,11 +43,15 @@ def test_error_of_a_pipeline_is_a_failure(error):
     assert failure.will_retry == isinstance(error, EngineUnreachable)
 
 
-def test_a_number_that_is_none_is_a_failure():
-    run = two_hops()
-    scored = asyncio.run(evaluate(run, ScriptedPipeline(value=float("nan")).results(run)))
-    assert scored.scores == []
-    assert {failure.error for failure in scored.failures} == {"NotFinite"}
+def test_score_that_is_no_number_is_a_failure():
+    class Own:
+        name, version = "own", "1"
+
+        async def score(self, view, ask):
+            return Score("seen", math.nan, "run", "r")
+
+    (failure,) = asyncio.run(ScoringPipeline(reader(), scorers=[Own()]).results(two_hops()))
+    assert (failure.error, failure.message) == ("NotFinite", "seen came out as nan")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import CircuitOpen, EngineUnreachable
 from ragguard.records import Failure, Passage, RetrievalStep, Run
-from ragguard.scorers.exam.examination import BRIEF_PROMPTS, exam_cases, examine, examine_briefly, repeated
+from ragguard.scorers.exam.examination import BRIEF_PROMPTS, exam_cases, examine, repeated
 from ragguard.scorers.exam.examined import examine_unknown
 from ragguard.scorers.exam.record import (
     ExamRecord,
@@ -95,7 +95,7 @@ async def test_stopped_examination_goes_on_where_it_was(tmp_path):
 
 async def test_short_form_asks_as_few_prompts_as_it_says_and_decides_no_score():
     engine = examinee(**SAYS_YES)
-    record = await examine_briefly(engine, DEFAULT)
+    record = await examine(engine, DEFAULT, brief=True)
     assert sum(len(call.prompts) for call in engine.calls) == BRIEF_PROMPTS
     assert "failed a short examination in relevance" in record.remark
     keep_record(record, record_file(await engine.info(), DEFAULT))

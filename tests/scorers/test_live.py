@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import pytest
 from support.reader import FALSE, FIRM, FIRM_QUERY, FOUNDER, FOUNDER_QUERY, NEAR, NOISE, reader, run, step
@@ -11,6 +11,7 @@ from support.reader import FALSE, FIRM, FIRM_QUERY, FOUNDER, FOUNDER_QUERY, NEAR
 from ragguard.engines.connect import connect
 from ragguard.records import Score
 from ragguard.scorers.pipeline import USUAL, ScoringPipeline
+from ragguard.scorers.scorer import Live
 
 
 def whole(**more):
@@ -45,7 +46,8 @@ def scores(results):
 
 
 async def test_a_step_has_its_scores_before_the_run_has_ended_and_they_say_that_they_are_provisional():
-    found = await pipeline(reader()).results_so_far(until(whole(), 1))
+    live = pipeline(reader())
+    found = [one for kind in get_args(Live) for one in await live.results_so_far(until(whole(), 1), kind)]
     assert all(isinstance(one, Score) and one.provisional for one in found)
     assert {
         "utility", "udcg", "coverage", "redundancy", "grade", "seper", "delta_seper", "delta_seper_alone",
@@ -63,8 +65,8 @@ async def test_prompts_of_the_open_run_are_asked_once_and_none_in_vain(reference
     engine = reader()
     live = pipeline(engine)
     for steps in (1, 2, 3):
-        for kind in ("at once", "so far"):
-            await live.results_so_far(until(ended, steps), live.live_scorers(kind))
+        for kind in get_args(Live):
+            await live.results_so_far(until(ended, steps), kind)
     before = prompts_of(engine)
     final = await live.results(ended)
     asked = prompts_of(engine)
@@ -77,7 +79,9 @@ async def test_prompts_of_the_open_run_are_asked_once_and_none_in_vain(reference
 
 async def test_without_references_entropy_is_told_and_support_waits_for_the_answer():
     ended = whole(references=None)
-    found = await pipeline(reader(), scorers=["belief"]).results_so_far(replace(ended, status="open"))
+    found = await pipeline(reader(), scorers=["belief"]).results_so_far(
+        replace(ended, status="open"), "so far"
+    )
     assert {one.name for one in found} == {"semantic_entropy", "delta_semantic_entropy"}
     assert {one.reference_source for one in found} == {"none"}
     ends = await pipeline(reader(), scorers=["belief"]).results(ended)
@@ -90,9 +94,9 @@ async def test_parallel_steps_that_end_one_after_the_other_ask_nothing_that_the_
     await pipeline(alone).results(ended)
     live = pipeline(engine)
     for steps in ((0,), (0, 2), (0, 1, 2)):
-        await live.results_so_far(
-            replace(ended, steps=[ended.steps[at] for at in steps], status="open", answer=None)
-        )
+        open_run = replace(ended, steps=[ended.steps[at] for at in steps], status="open", answer=None)
+        for kind in get_args(Live):
+            await live.results_so_far(open_run, kind)
     await live.results(ended)
     assert sorted(map(repr, prompts_of(engine))) == sorted(map(repr, prompts_of(alone)))
 
@@ -113,6 +117,6 @@ class CountsThemLive(CountsSteps):
 
 async def test_a_scorer_of_the_users_waits_for_the_end_unless_it_says_otherwise():
     mine = pipeline(reader(), scorers=[CountsSteps(), CountsThemLive()])
-    assert [one.scorer for one in await mine.results_so_far(until(whole(), 2))] == ["live steps"]
+    assert [one.scorer for one in await mine.results_so_far(until(whole(), 2), "so far")] == ["live steps"]
     assert {one.scorer for one in await mine.results(whole())} == {"steps", "live steps"}
     assert [one.name for one in mine.live_scorers("at once")] == []

@@ -177,9 +177,9 @@ class Ordered(ScriptedPipeline):
         self.order.append(run.id)
         return await super().results(run, priority=priority)
 
-    async def results_so_far(self, run, scorers, *, priority=10):
+    async def results_so_far(self, run, kind):
         self.order.append(f"{run.id} so far")
-        return await super().results_so_far(run, scorers, priority=priority)
+        return await super().results_so_far(run, kind)
 
 
 def test_runs_that_have_ended_go_before_open_ones(make):

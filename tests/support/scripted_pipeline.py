@@ -39,10 +39,8 @@ class ScriptedPipeline:
     def live_scorers(self, kind: str) -> tuple[str, ...]:
         return (kind,) if kind in self.live else ()
 
-    async def results_so_far(
-        self, run: Run, scorers: tuple[str, ...], *, priority: int = 10
-    ) -> list[Score | Failure]:
-        self.seen_open.append((run, *scorers))
+    async def results_so_far(self, run: Run, kind: str) -> list[Score | Failure]:
+        self.seen_open.append((run, kind))
         return [
             replace(one, metadata={PROVISIONAL: True}) if isinstance(one, Score) else one
             for one in await self._asked(run)

@@ -16,8 +16,7 @@ from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, r
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
 from ragguard.runtime.limiter import bounded
 from ragguard.scorers.answers import Verdict
-from ragguard.scorers.evaluation import evaluate
-from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.pipeline import ScoringPipeline, evaluate
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import Caps
 

@@ -9,8 +9,8 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, NamedTuple, TypeAlias
 
@@ -24,7 +24,7 @@ from ragguard.metrics import arrays
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.answers import query_gain
 from ragguard.scorers.asker import Models
-from ragguard.scorers.exam.record import NEEDED, ExamRecord
+from ragguard.scorers.exam.record import ExamRecord
 from ragguard.scorers.probes import abstention, belief, grade, likelihood, query_likelihood, relevance
 from ragguard.scorers.question import EntailQuestion, Question, SampleQuestion
 from ragguard.text.language import normalise
@@ -112,34 +112,20 @@ Key: TypeAlias = tuple[str, str, int]
 """A probe, the kind of the passage or answer that it is about, and the number of the question."""
 
 
-async def examine(engine: Engine, prompts: PromptSet, tell: Tell = lambda done, of: None) -> ExamRecord:
-    """Returns the record of a whole examination; a probe that cannot be asked has a reason in place of a figure.
+async def examine(
+    engine: Engine, prompts: PromptSet, tell: Tell = lambda done, of: None, *, brief: bool = False
+) -> ExamRecord:
+    """Returns the record of an examination; a probe that cannot be asked has a reason in place of a figure. `brief`
+    asks the short form: `BRIEF_CASES` cases, `BRIEF_PROMPTS` prompts.
 
     Raises the error of the engine where it does not answer at all.
     """
-    return await _record(engine, prompts, _questions(prompts), tell)
-
-
-async def examine_briefly(engine: Engine, prompts: PromptSet) -> ExamRecord:
-    """Returns the record of the short form: ten cases, `BRIEF_PROMPTS` prompts."""
-    asked: dict[Key, Question] = {}
-    for at, one in enumerate(exam_cases().questions[: BRIEF_CASES // 2]):
-        for case in ("gold", "near"):
-            _ask_labels(asked, prompts, at, one, case)
-    record = await _record(engine, prompts, asked, lambda done, of: None)
-    figures = {name: figure for name, figure in record.figures.items() if name in NEEDED}
-    return replace(record, brief=True, figures=figures, log_odds=None)
-
-
-async def _record(
-    engine: Engine, prompts: PromptSet, asked: Mapping[Key, Question], tell: Tell
-) -> ExamRecord:
     began, info = time.monotonic(), await engine.info()
-    answers, reasons = await _answer(engine, prompts, asked, tell)
+    answers, reasons = await _answer(engine, prompts, _questions(prompts, brief=brief), tell)
     numbers = {key: _number(key, answer, answers) for key, answer in answers.items() if key[1] != "alone"}
     figures = {name: round(value, 4) for name, value in _figures(numbers).items() if np.isfinite(value)}
     return ExamRecord(
-        info.model, info.fingerprint, prompts.identity, seconds=round(time.monotonic() - began, 1),
+        info.model, info.fingerprint, prompts.identity, brief=brief, seconds=round(time.monotonic() - began, 1),
         figures=figures, reasons=reasons, log_odds=_log_odds(numbers),
     )  # fmt: skip
 
@@ -169,10 +155,15 @@ def _ask_labels(
     asked["relevance", case, at] = relevance(prompts, one.question, passage)
 
 
-def _questions(prompts: PromptSet) -> dict[Key, Question]:
-    """Returns the questions of the whole form. What decides no verdict, or is told by few cases, is asked of every
-    second question: written answers, passages on the subject without the answer, grades, second hops."""
+def _questions(prompts: PromptSet, *, brief: bool) -> dict[Key, Question]:
+    """Returns the questions of a form. What decides no verdict, or is told by few cases, is asked of every second
+    question: written answers, passages on the subject without the answer, grades, second hops."""
     cases, asked = exam_cases(), dict[Key, Question]()
+    if brief:
+        for at, one in enumerate(cases.questions[: BRIEF_CASES // 2]):
+            for case in ("gold", "near"):
+                _ask_labels(asked, prompts, at, one, case)
+        return asked
     for at, one in enumerate(cases.questions):
         second = at % 2 == 0
         for case in _GRADES:
@@ -258,10 +249,7 @@ def _number(key: Key, answer: Any, answers: Mapping[Key, Any]) -> float:
 
 def _figures(numbers: Mapping[Key, float]) -> dict[str, float]:
     """Returns the figures that the answers give; nan where nothing was asked."""
-
-    def of(probe: str, *cases: str) -> list[float]:
-        return _of(numbers, probe, *cases)
-
+    of = partial(_of, numbers)
     graded = [(number, float(_GRADES[key[1]])) for key, number in numbers.items() if key[0] == "grades"]
     return {
         "abstention": _auc(of("abstention", *_WITHOUT), of("abstention", "gold")),

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import cast
 
 from ragguard.engines.base import Engine
 from ragguard.engines.prompts import PromptSet, load_prompts
@@ -13,17 +15,10 @@ from ragguard.errors import RagguardError
 from ragguard.metrics.answers import query_gain
 from ragguard.runtime.faults import NOTICES
 from ragguard.scorers.asker import Respondent
-from ragguard.scorers.exam.examination import BRIEF_PROMPTS, examine_briefly
+from ragguard.scorers.exam.examination import BRIEF_PROMPTS, examine
 from ragguard.scorers.exam.record import SWITCH, Verdicts, heeded, keep_record, known_record, record_file
 from ragguard.scorers.probes import query_likelihood
-from ragguard.scorers.question import (
-    Answer,
-    LabelAnswer,
-    LabelQuestion,
-    Question,
-    TextAnswer,
-)
-from ragguard.text.secret_filter import logger
+from ragguard.scorers.question import Answer, LabelAnswer, LabelQuestion, Question, TextAnswer, answered
 
 
 class Examined:
@@ -63,9 +58,10 @@ class Examined:
             return self._verdicts.error(question.probe)
         if len(replies) == 1:
             return self._with_spread(question, replies[0])
-        given, alone = replies
-        if not (isinstance(given, TextAnswer) and isinstance(alone, TextAnswer)):
-            return given if isinstance(given, RagguardError) else alone
+        try:
+            given, alone = (cast(TextAnswer, answered(reply)) for reply in replies)
+        except RagguardError as error:
+            return error
         p = probability(self._verdicts, query_gain(given.logprobs, alone.logprobs))
         return LabelAnswer((p, 1.0 - p), "likelihood", truncated=given.truncated, usage=given.usage)
 
@@ -85,9 +81,6 @@ def probability(verdicts: Verdicts, gain: float) -> float:
     return 1 / (1 + math.exp(-max(-700.0, min(700.0, intercept + slope * gain))))
 
 
-_log = logger("ragguard")
-
-
 async def examine_unknown(engine: Engine, prompts: PromptSet | None = None) -> None:
     """Puts the short form to a model without a record, and keeps the outcome, so that it is not asked again.
 
@@ -96,19 +89,16 @@ async def examine_unknown(engine: Engine, prompts: PromptSet | None = None) -> N
     """
     if not heeded():
         return
-    try:
+    with suppress(RagguardError):
         info = await engine.info()
         given = prompts or load_prompts(info.prompts)
         if given.name == "nano" or info.label_requests > 1 or known_record(info, given):
             return
-        record = await examine_briefly(engine, given)
-    except RagguardError as error:
-        _log.debug("no short examination: %s", error)
-        return
-    keep_record(record, record_file(info, given))
-    if record.failed:
-        NOTICES.once(
-            f"short examination: {info.fingerprint}",
-            f"{record.remark}: its numbers by label may mean nothing. `ragguard doctor ENGINE --exam` examines it, "
-            f"and what it fails in is then not used ({BRIEF_PROMPTS} prompts asked; {SWITCH}=off: none)",
-        )
+        record = await examine(engine, given, brief=True)
+        keep_record(record, record_file(info, given))
+        if record.failed:
+            NOTICES.once(
+                f"short examination: {info.fingerprint}",
+                f"{record.remark}: its numbers by label may mean nothing. `ragguard doctor ENGINE --exam` examines it, "
+                f"and what it fails in is then not used ({BRIEF_PROMPTS} prompts asked; {SWITCH}=off: none)",
+            )

@@ -135,7 +135,8 @@ def exams_folder() -> Path:
 
 def record_file(info: EngineInfo, prompts: PromptSet) -> Path:
     """Returns the file of a model's record."""
-    return exams_folder() / _name(info, prompts)
+    examined = f"{VERSION} {info.fingerprint} {prompts.identity}"
+    return exams_folder() / f"{hashlib.sha256(examined.encode()).hexdigest()[:16]}.json"
 
 
 def answers_file(examinee: str) -> Path:
@@ -145,8 +146,8 @@ def answers_file(examinee: str) -> Path:
 
 def known_record(info: EngineInfo, prompts: PromptSet) -> ExamRecord | None:
     """Returns the record of a model with these prompts; None where it was never examined."""
-    name = _name(info, prompts)
-    return _read(exams_folder() / name) or _read(_SHIPPED / name)
+    path = record_file(info, prompts)
+    return _read(path) or _read(_SHIPPED / path.name)
 
 
 def records() -> dict[str, ExamRecord]:
@@ -176,11 +177,6 @@ def keep_record(record: ExamRecord, path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _name(info: EngineInfo, prompts: PromptSet) -> str:
-    examined = f"{VERSION} {info.fingerprint} {prompts.identity}"
-    return f"{hashlib.sha256(examined.encode()).hexdigest()[:16]}.json"
 
 
 SWITCH = "RAGGUARD_EXAM"
