@@ -32,11 +32,11 @@ from ragguard.analysis.wording import (
 )
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.metrics.registry import METRICS
-from ragguard.records import MODEL_CALLS
+from ragguard.records import MODEL_CALLS, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.exam.record import remarks_on
 from ragguard.scorers.explanation import Explanation, explain_facts
-from ragguard.scorers.run_facts import READ, HopFacts, Number, RunFacts, with_numbers
+from ragguard.scorers.run_facts import READ, HopFacts, RunFacts, with_scores
 from ragguard.storage.sqlite.overview import SCALE, Overview, RunScore, StepLine
 
 BLOCK = 50
@@ -235,7 +235,7 @@ def explanation_of(overview: Overview) -> Explanation:
     """Returns the explanation of a run; the same as of the run and its scores themselves."""
     row, summary = overview.row, overview.summary
     hops = {
-        step.seq: HopFacts(
+        str(step.seq): HopFacts(
             number,
             step.row["turn"],
             step.row["query"] or row["question"],
@@ -256,15 +256,18 @@ def explanation_of(overview: Overview) -> Explanation:
     ]
     rows += [
         (seq, None, name, value, error, label, source)
-        for scores in (summary.of_steps, summary.of_run)
-        for seq, name, value, error, label, source, stage in json.loads(scores)
+        for rows_of in (summary.of_steps, summary.of_run)
+        for seq, name, value, error, label, source, stage in json.loads(rows_of)
         if name in READ and stage == "passages"
     ]
-    numbers = [
-        Number(seq, rank, name, value / SCALE, None if error is None else error / SCALE, *about)
-        for seq, rank, name, value, error, *about in rows
-    ]
-    return explain_facts(with_numbers(facts, hops, numbers))
+    scores = [
+        Score(
+            name, value / SCALE, "step", "", step_id=str(seq or ""), position=rank,
+            stderr=None if error is None else error / SCALE, label=label, reference_source=source,
+        )
+        for seq, rank, name, value, error, label, source in rows
+    ]  # fmt: skip
+    return explain_facts(with_scores(facts, hops, scores))
 
 
 def selection_numbers(overview: Overview) -> dict[int, tuple[float, float]]:

@@ -10,8 +10,9 @@ another.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
@@ -136,7 +137,7 @@ class Asker:
         around_pair: int = 0,
     ) -> None:
         """Takes how many prompt tokens may be asked; None: any number."""
-        self._respondent, self._cap, self._left = respondent, cap, cap or 0
+        self._respondent, self._cap, self._left = respondent, cap, math.inf if cap is None else cap
         self._window, self._around_pair = window, around_pair
         self._answers: dict[Question, Answer | RagguardError] = {}
         self._accounted: set[Question] = set()
@@ -198,8 +199,6 @@ class Asker:
     def _afford(self, question: Question) -> bool:
         """Returns whether a question is within the cap; else its answer is the error. Text that does not fit the
         model's window is cut by the engine, and not counted."""
-        if self._cap is None:
-            return True
         tokens = tokens_of(question, self._around_pair)
         tokens = min(tokens, self._window or tokens)
         if tokens <= self._left:
@@ -246,10 +245,6 @@ class Asker:
             return fault
 
 
-_ROUNDING_SECONDS = 1e-6
-"""Differences in seconds below this are rounding errors of adding up shares."""
-
-
 class MeteredAsk:
     """The `ask` of one scorer, which adds up the usage of its answers."""
 
@@ -268,11 +263,10 @@ class MeteredAsk:
 def unattributed(usage: Usage, results: Sequence[Result]) -> Usage:
     """Returns the part of a usage that is in no score of the results."""
     attributed = sum((result.usage for result in results if isinstance(result, Score)), Usage())
-    names = [field.name for field in fields(Usage)]
-    left = {name: max(0, getattr(usage, name) - getattr(attributed, name)) for name in names}
-    if left["seconds"] <= _ROUNDING_SECONDS:
-        left["seconds"] = 0.0
-    return Usage(**left)
+    pairs = zip(astuple(usage), astuple(attributed), strict=True)
+    return Usage(
+        *(max(0, round(used - known, 6)) for used, known in pairs)
+    )  # shares add up with rounding errors
 
 
 def paid(results: list[Result], usage: Usage) -> tuple[list[Result], Usage]:

@@ -88,7 +88,8 @@ class Contested:
             asked = await find_sub_questions(view, ask)
             ratings = Ratings(asked[: view.setting.caps.sub_questions])
             await ratings.learn(read_texts(view.steps), view.setting.judge_prompts, ask)
-            found = await find_conflicts(self, view, ratings, ask)
+            shared = {text for _, text in _shared(ratings, ratings.rows, self.eta)}
+            found = await find_conflicts(self, view, ratings, ask, await _sure(shared, view, ask))
             for number, step in enumerate(view.steps, 1):
                 if step.readable:
                     self._add(writer, ratings, found, view.steps[:number], step)
@@ -135,7 +136,7 @@ class Contested:
 
 
 async def find_conflicts(
-    settings: Contested, view: View, ratings: Ratings, ask: Ask, sure: Collection[str] | None = None
+    settings: Contested, view: View, ratings: Ratings, ask: Ask, sure: Collection[str]
 ) -> list[Conflict]:
     """Returns which of the texts that the model read contradict each other about a sub-question, where the reader would
     answer the sub-question itself from either.
@@ -149,17 +150,9 @@ async def find_conflicts(
         view: The run.
         ratings: The ratings of the texts that may contradict each other.
         ask: Asks the models.
-        sure: The texts from which the reader would answer the query that brought them. None: they are asked for.
+        sure: The texts from which the reader would answer the query that brought them.
     """
-    statements = _shared(
-        (number, text)
-        for text in ratings.rows
-        if sure is None or text in sure
-        for number in ratings.answered_by(text, settings.eta)
-    )
-    if sure is None:
-        sure = await _sure({text for _, text in statements}, view, ask)
-        statements = _shared(one for one in statements if one[1] in sure)
+    statements = _shared(ratings, [text for text in ratings.rows if text in sure], settings.eta)
     setting, asked = view.setting, ratings.sub_questions
     # The judge's likeliest answer to the sub-question from the passage alone.
     drawn = await ask(
@@ -228,8 +221,9 @@ def _differ(first: str, second: str, language: Language) -> bool:
     return bool(first and second) and meaning_key(first, language) != meaning_key(second, language)
 
 
-def _shared(statements: Iterable[Statement]) -> list[Statement]:
-    """Returns the statements about sub-questions that two or more passages answer, by sub-question."""
+def _shared(ratings: Ratings, texts: Iterable[str], eta: float) -> list[Statement]:
+    """Returns the statements of texts about sub-questions that two or more of them answer, by sub-question."""
+    statements = ((number, text) for text in texts for number in ratings.answered_by(text, eta))
     listed = sorted(statements, key=itemgetter(0))
     counts = Counter(number for number, _ in listed)
     return [(number, text) for number, text in listed if counts[number] > 1]

@@ -273,22 +273,18 @@ class Estimator:
             "entropy": Estimate(float(semantic_entropy(weights, clusters)), of_entropy)
         }
         if targets:
-            found["soft"] = self._soft(weights, answers, targets, meanings)
+            there = np.array([[meanings.entailment(a, t)[0] for t in targets] for a in answers])
+            back = np.array([[meanings.entailment(t, a)[0] for t in targets] for a in answers])
+            means, over = (
+                kernel(there, back, self.kernel),
+                "max" if self.over_references == "best" else "mean",
+            )
+            error = float(seper_stderr(weights, means, answers=over))
+            found["soft"] = Estimate(float(seper_soft(weights, means, over)), error)
             found["hard"] = self._hard(weights, clusters, matches, of_hard)
         facts = {"samples": len(answers), "meanings": int(clusters.max()) + 1, "weights": scheme}
         cut = {CUT_TOKENS: drawn.truncated, "cut_answer_tokens": meanings.cut(answers)}
         return BeliefIn(found, facts | {name: tokens for name, tokens in cut.items() if tokens})
-
-    def _soft(
-        self, weights: Floats, answers: list[str], targets: tuple[str, ...], meanings: Meanings
-    ) -> Estimate:
-        there = np.array([[meanings.entailment(a, t)[0] for t in targets] for a in answers])
-        back = np.array([[meanings.entailment(t, a)[0] for t in targets] for a in answers])
-        means = kernel(there, back, self.kernel)
-        over = "max" if self.over_references == "best" else "mean"
-        return Estimate(
-            float(seper_soft(weights, means, over)), float(seper_stderr(weights, means, answers=over))
-        )
 
     def _hard(self, weights: Floats, clusters: Integers, matches: Booleans, redrawn: float) -> Estimate:
         """Returns the weight of the clusters that match a reference. `matches[i, a]`: the cluster whose first answer is

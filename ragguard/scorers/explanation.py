@@ -138,6 +138,10 @@ class _AnswerEvidence:
         self.phrase, self.places = next((one for one in found if one[1]), (facts.answer, []))
         """The answer, or what of it a passage has (a reference, or else a name), and the passages that were read and
         state it."""
+        self._utilities = [facts.hops[hop - 1].utilities.get(rank, 0.0) for hop, rank in self.places]
+        """The utilities of the passages that state the answer."""
+        self._believed = any(utility > CLEAR for utility in self._utilities)
+        """True where one of these was judged to answer its hop's query."""
 
     def _stating(self, texts: Sequence[str], *, read: bool = True) -> list[Place]:
         """Returns the passages, read or unread, that state one of the texts word for word."""
@@ -218,7 +222,7 @@ class _AnswerEvidence:
     def _though_read(self, outcome: str, source: str, reference: str) -> tuple[Cause, str]:
         """Explains a wrong answer or an abstention of a model that did read a passage with the reference."""
         at = _places(self.reference_at)
-        missing = "" if source and self._believed() else self._missing()
+        missing = "" if source and self._believed else self._missing()
         if missing:
             first = f"{source}. The" if source else "the"
             return "missing_hop", f"{outcome}: {first} {reference} is in {at}, but {missing}."
@@ -240,18 +244,9 @@ class _AnswerEvidence:
         if not source:
             return "not_found", f"{outcome}: the {reference} is in no passage that was read.{more}"
         clear = any(abs(utility) > CLEAR for utility in self._utilities)
-        misled = self._believed() or (clear and not missing)
+        misled = self._believed or (clear and not missing)
         said = f"{outcome}: {source}, the {reference} in none that was read.{more}"
         return "misled" if misled else "not_found", said
-
-    @property
-    def _utilities(self) -> list[float]:
-        """The utilities of the passages that state the answer."""
-        return [self._facts.hops[hop - 1].utilities.get(rank, 0.0) for hop, rank in self.places]
-
-    def _believed(self) -> bool:
-        """Returns whether a passage that states the answer was judged to answer its hop's query."""
-        return any(utility > CLEAR for utility in self._utilities)
 
     def _missing(self) -> str:
         """Returns which hop found nothing for its query; "" for none. A hop that found the reference found something,

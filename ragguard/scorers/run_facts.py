@@ -11,7 +11,7 @@ import string
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ragguard.records import Run, Score
 from ragguard.scorers.view import numbered, view_step
@@ -137,19 +137,6 @@ def is_clear(value: float, stderr: float | None) -> bool:
     return abs(value) >= _ERRORS * (stderr or 0.0)
 
 
-class Number(NamedTuple):
-    """The part of a score that explanations use, with the names of `Score`, which will do as well."""
-
-    step_id: object
-    """The key of its step; empty for a score of the run."""
-    position: int | None
-    name: str
-    value: float
-    stderr: float | None = None
-    label: str = ""
-    reference_source: str = ""
-
-
 @dataclass(slots=True)
 class HopFacts:
     """The passages of one hop by rank, and its gains of belief."""
@@ -209,17 +196,15 @@ def facts_of(run: Run, scores: Iterable[Score]) -> RunFacts:
         )
     facts = RunFacts(run.question, run.answer or "", run.references or (), list(hops.values()))
     shown = (score for score in scores if score.stage == "passages" and score.name in READ)
-    return with_numbers(facts, hops, shown)
+    return with_scores(facts, hops, shown)
 
 
-def with_numbers(
-    facts: RunFacts, hops: Mapping[Any, HopFacts], numbers: Iterable[Score | Number]
-) -> RunFacts:
-    """Returns the facts with what scores say of the run, and of its hops by the keys of their steps."""
-    latest: dict[tuple[object, str], Score | Number] = {}
-    for one in numbers:
+def with_scores(facts: RunFacts, hops: Mapping[str, HopFacts], scores: Iterable[Score]) -> RunFacts:
+    """Returns the facts with what scores say of the run, and of its hops by the ids of their steps."""
+    latest: dict[tuple[str, str], Score] = {}
+    for one in scores:
         if one.position is None:
-            key = one.step_id or None, one.name
+            key = one.step_id, one.name
             known = latest.get(key)
             # What rests on gold stays where what rests on the answer comes later.
             if known is None or known.reference_source != "gold" or one.reference_source == "gold":
@@ -233,6 +218,6 @@ def with_numbers(
         )
         belief = latest.get((step, "delta_seper"))
         facts.support = facts.support or (belief is not None and belief.reference_source == "answer")
-    verdict = latest.get((None, "answer_correct"))
+    verdict = latest.get(("", "answer_correct"))
     facts.verdict = "" if verdict is None else verdict.label
     return facts
