@@ -8,7 +8,7 @@ own answer; then the scores measure support for what was said, and not whether i
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
@@ -193,44 +193,39 @@ class Belief:
         drawn |= {key: _joined(answered(drawn[key]), other) for key, other in zip(mixed, more, strict=True)}
         return drawn, target
 
-    def _wanted(self, layout: Layout, target: Target) -> list[_Wanted]:
-        """Returns the scores to give, in order; without references, those about entropy alone."""
+    def _wanted(self, layout: Layout, target: Target) -> Iterator[_Wanted]:
+        """Yields the scores to give, in order; without references, those about entropy alone."""
         known = bool(target.references)
-        found = [_Wanted("seper_closed_book", {CLOSED_BOOK: 1.0})] if known else []
+        if known:
+            yield _Wanted("seper_closed_book", {CLOSED_BOOK: 1.0})
         for contexts in layout.steps:
             if known and contexts.step.changed and self.selection:
-                found.append(_Wanted("delta_seper_selection", contexts.selection, contexts))
-            if not contexts.step.scored:
-                continue
-            if known:
-                found += [
-                    _Wanted("seper", contexts.now, contexts),
-                    _Wanted("seper_hard", contexts.now, contexts, "hard"),
-                    _Wanted("delta_seper", contexts.change, contexts),
-                    _Wanted("delta_seper_alone", contexts.alone, contexts),
-                ]
-            # Less entropy is a gain: before minus after.
-            gain = {key: -coefficient for key, coefficient in contexts.change.items()}
-            found += [
-                _Wanted("semantic_entropy", contexts.now, contexts, "entropy"),
-                _Wanted("delta_semantic_entropy", gain, contexts, "entropy"),
-            ]
-        return [*found, _Wanted("delta_seper_total", layout.total)] if known else found
+                yield _Wanted("delta_seper_selection", contexts.selection, contexts)
+            if known and contexts.step.scored:
+                yield _Wanted("seper", contexts.now, contexts)
+                yield _Wanted("seper_hard", contexts.now, contexts, "hard")
+                yield _Wanted("delta_seper", contexts.change, contexts)
+                yield _Wanted("delta_seper_alone", contexts.alone, contexts)
+            if contexts.step.scored:
+                # Less entropy is a gain: before minus after.
+                gain = {key: -coefficient for key, coefficient in contexts.change.items()}
+                yield _Wanted("semantic_entropy", contexts.now, contexts, "entropy")
+                yield _Wanted("delta_semantic_entropy", gain, contexts, "entropy")
+        if known:
+            yield _Wanted("delta_seper_total", layout.total)
 
 
-def _likelihood_scores(layout: Layout) -> list[_Wanted]:
-    """Returns the scores of likelihood, in order."""
-    found = [_Wanted("likelihood_closed_book", {CLOSED_BOOK: 1.0}, kind="per_token")]
+def _likelihood_scores(layout: Layout) -> Iterator[_Wanted]:
+    """Yields the scores of likelihood, in order."""
+    yield _Wanted("likelihood_closed_book", {CLOSED_BOOK: 1.0}, kind="per_token")
     for contexts in layout.steps:
         if contexts.step.scored:
-            found += [
-                _Wanted("likelihood", contexts.now, contexts, "per_token"),
-                _Wanted("likelihood_total", contexts.now, contexts, "total"),
-                _Wanted("delta_likelihood", contexts.change, contexts, "per_token"),
-                _Wanted("delta_likelihood_alone", contexts.alone, contexts, "per_token"),
-                _Wanted("log_gain", contexts.change, contexts, "mean_logprob"),
-            ]
-    return [*found, _Wanted("delta_likelihood_total", layout.total, kind="per_token")]
+            yield _Wanted("likelihood", contexts.now, contexts, "per_token")
+            yield _Wanted("likelihood_total", contexts.now, contexts, "total")
+            yield _Wanted("delta_likelihood", contexts.change, contexts, "per_token")
+            yield _Wanted("delta_likelihood_alone", contexts.alone, contexts, "per_token")
+            yield _Wanted("log_gain", contexts.change, contexts, "mean_logprob")
+    yield _Wanted("delta_likelihood_total", layout.total, kind="per_token")
 
 
 def _sure(likely: Beliefs) -> dict[Key, BeliefIn]:
@@ -295,7 +290,7 @@ def _condensed(writer: ScoreWriter, target: Target, answer: SampleAnswer | Raggu
 
 
 def _write(
-    writer: ScoreWriter, layout: Layout, target: Target, beliefs: Beliefs, scores: Sequence[_Wanted]
+    writer: ScoreWriter, layout: Layout, target: Target, beliefs: Beliefs, scores: Iterable[_Wanted]
 ) -> None:
     """Adds the scores, or the failures for which they cannot be given. A score is the weighted sum, over the contexts
     of a change, of one kind of estimate."""

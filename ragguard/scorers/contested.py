@@ -39,7 +39,7 @@ from ragguard.scorers.question import (
 )
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import StepView, View, read_texts
-from ragguard.text.language import Language, meaning_key
+from ragguard.text.language import meaning_key
 
 SHOWN = 120
 """How many characters of an answer an explanation shows."""
@@ -162,11 +162,14 @@ async def find_conflicts(
         ]
     )
     said = [read_line(answered(answer)) for answer in drawn]
-    words = ["" if is_abstention(text, setting.language) else text for text in said]
+    language = setting.language
+    keys = ["" if is_abstention(text, language) else meaning_key(text, language) for text in said]
     couples = [
         (one, other, Pair(asked[one[0]], first, second))
-        for (one, first), (other, second) in combinations(zip(statements, words, strict=True), 2)
-        if one[0] == other[0] and _differ(first, second, setting.language)
+        for (one, first, key), (other, second, its) in combinations(
+            zip(statements, said, keys, strict=True), 2
+        )
+        if one[0] == other[0] and key and its and key != its
     ]
     pairs = list(dict.fromkeys(turned for *_, pair in couples for turned in (pair, pair.turned)))
     relations = await ask([EntailQuestion(pair) for pair in pairs])
@@ -215,10 +218,6 @@ async def _sure(texts: Set[str], view: View, ask: Ask) -> set[str]:
 def _answers(answer: LabelAnswer | RagguardError) -> float:
     """Returns the probability that the reader answers instead of abstaining."""
     return 1 - read_abstention(answered(answer)).value
-
-
-def _differ(first: str, second: str, language: Language) -> bool:
-    return bool(first and second) and meaning_key(first, language) != meaning_key(second, language)
 
 
 def _shared(ratings: Ratings, texts: Iterable[str], eta: float) -> list[Statement]:

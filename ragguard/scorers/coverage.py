@@ -107,7 +107,8 @@ class Coverage:
         if len(asked) > most:
             message = f"at most {most} sub-questions of a run are rated; raise Caps(sub_questions=...)"
             writer.fail(CapExceeded(message), f"{len(asked) - most} of {len(asked)} sub-questions")
-        oracle = oracle_texts(view)
+        good = [p.text for p in view.run.pool or () if p.grade is None or p.grade >= ORACLE_GRADE]
+        oracle = good[: view.setting.caps.passages]
         says_nothing = is_abstention(answer, view.setting.language)
         texts = retrieved_texts(view.steps)
         answers = [] if says_nothing else [answer]
@@ -140,12 +141,6 @@ def given_sub_questions(view: View) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in given if text))
 
 
-def oracle_texts(view: View) -> list[str]:
-    """Returns the good passages of a pool given with the run, within the cap on passages."""
-    good = [p.text for p in view.run.pool or () if p.grade is None or p.grade >= ORACLE_GRADE]
-    return good[: view.setting.caps.passages]
-
-
 @dataclass(slots=True)
 class _CoverageReport:
     """Adds the scores that follow from the ratings."""
@@ -154,6 +149,7 @@ class _CoverageReport:
     writer: ScoreWriter
     ratings: Ratings
     oracle: list[str]
+    """The good passages of a pool given with the run, within the cap on passages."""
     answerable: NDArray[np.bool_] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:

@@ -199,12 +199,10 @@ class _AnswerEvidence:
             found = f"{quoted} is in no passage that was read"
         if supported:
             return "right", f"{right}: {found}." if found else f"{right}."
+        but = f", but no passage that was read supports {quoted}"
         if found:
-            return (
-                "unsupported",
-                f"{right}: {found}, though the judge calls no passage that was read relevant.",
-            )
-        return "unsupported", f"{right}, but no passage that was read supports {quoted}."
+            but = f": {found}, though the judge calls no passage that was read relevant"
+        return "unsupported", f"{right}{but}."
 
     def _unjudged(self) -> str:
         """Returns where the answer stands, and a reference that it does not have."""
@@ -326,12 +324,9 @@ def _about_hops(facts: RunFacts, bridges: Mapping[int, Bridge]) -> str:
 
 def _hops(gains: Sequence[tuple[HopFacts, BeliefGain]], did: str) -> str:
     """Returns what hops did, with their gains; the first ones where there are many."""
-    shown = [f"{hop.number} ({gain})" for hop, gain in gains]
-    return (
-        f"hop {gains[0][0].number} {did} ({gains[0][1]})"
-        if len(gains) == 1
-        else f"hops {_first(shown)} {did}"
-    )
+    if len(gains) == 1:
+        return f"hop {gains[0][0].number} {did} ({gains[0][1]})"
+    return f"hops {_first([f'{hop.number} ({gain})' for hop, gain in gains])} {did}"
 
 
 def _first(items: Sequence[str]) -> str:

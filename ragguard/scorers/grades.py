@@ -51,7 +51,8 @@ class Grades:
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)
         writer.left_out()
-        report = _GradeReport(self, writer, _mark(view))
+        pool = [f"{passage.grade} {passage.text}" for passage in view.run.pool or ()]
+        report = _GradeReport(self, writer, (hash_references("pool", pool),) if pool else ())
         with writer.failing("grades"):
             await report.judge(ask)
             for step in view.steps_with_empty:
@@ -61,19 +62,12 @@ class Grades:
         return writer.results()
 
 
-def _mark(view: View) -> tuple[str, ...]:
-    """Returns a digest of the given pool, for the identity of scores; empty without a pool."""
-    if not view.run.pool:
-        return ()
-    pool = [f"{passage.grade} {passage.text}" for passage in view.run.pool]
-    return (hash_references("pool", pool),)
-
-
 @dataclass(slots=True)
 class _GradeReport:
     settings: Grades
     writer: ScoreWriter
     mark: tuple[str, ...]
+    """A digest of the given pool, for the identity of scores; empty without a pool."""
     found: dict[tuple[str, str], int] = field(default_factory=dict)
     """The grade of each text for each normalised query."""
     estimated: bool = False

@@ -183,8 +183,9 @@ class ScoringPipeline:
         failures: list[Result] = []
         able: list[Scorer] = []
         for scorer in scorers:
-            faults = [missing[model] for model in MODELS if model in missing and model in self._needs(scorer)]
-            if faults:
+            # The models that it asks, and those that decide prompts and windows.
+            needed = {"engine", *(() if self._prompts else ("judge",)), *getattr(scorer, "models", MODELS)}
+            if faults := [missing[model] for model in MODELS if model in missing and model in needed]:
                 failures.append(failure_of(scorer.name, run, faults[0]))
             else:
                 able.append(scorer)
@@ -260,7 +261,9 @@ class ScoringPipeline:
     def _warn_of_language(self, run: Run) -> None:
         """Warns, once, where an NLI model compares answers in another language than English."""
         # The judge knows the languages of its training; most small NLI models know only English.
-        if not self._judge_compares and (self._language != ENGLISH or not _latin(run.question)):
+        letters = [char for char in run.question[:1000] if char.isalpha()]
+        latin = 2 * sum(char < "\u0250" for char in letters) >= len(letters)
+        if not self._judge_compares and (self._language != ENGLISH or not latin):
             NOTICES.once(
                 "language of answers",
                 "answers in another language than English are compared by a model of its own: make sure that it is a "
@@ -292,10 +295,6 @@ class ScoringPipeline:
         if not missing:
             self._setting = setting
         return setting, missing
-
-    def _needs(self, scorer: Scorer) -> set[str]:
-        """Returns the models that a scorer needs: those that it asks, and those that decide prompts and windows."""
-        return {"engine", *(() if self._prompts else ("judge",)), *getattr(scorer, "models", MODELS)}
 
     def _setting_of(self, engine: EngineInfo, judge: EngineInfo, entailer: EngineInfo) -> Setting:
         prompts = self._prompts or load_prompts(engine.prompts)
@@ -365,9 +364,3 @@ def _asker(respondent: Respondent, setting: Setting) -> Asker:
         respondent = Examined(respondent, setting.exam, setting.judge_prompts)
     cap, window = setting.caps.prompt_tokens, setting.engine.context
     return Asker(respondent, cap, window, around_pair=setting.around_pair)
-
-
-def _latin(text: str) -> bool:
-    """Returns whether most letters of a text are Latin."""
-    letters = [char for char in text[:1000] if char.isalpha()]
-    return 2 * sum(char < "\u0250" for char in letters) >= len(letters)
