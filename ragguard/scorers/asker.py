@@ -106,9 +106,7 @@ class Models:
         mass = np.ones(len(pairs)) if judged.mass is None else judged.mass
         weights = [sum(map(len, (pair.question, pair.premise, pair.hypothesis))) for pair in pairs]
         return [
-            EntailAnswer(
-                (p[row, 0], p[row, 1], p[row, 2]), float(mass[row]), judged.truncated.get(row, 0), usage
-            )
+            EntailAnswer((p[row, 0], p[row, 1], p[row, 2]), float(mass[row]), usage)
             for row, usage in enumerate(apportion(judged.usage, weights))
         ]
 

@@ -31,12 +31,7 @@ from ragguard.scorers.probes import (
     read_relevance,
     relevance,
 )
-from ragguard.scorers.question import (
-    Ask,
-    EntailQuestion,
-    LabelAnswer,
-    answered,
-)
+from ragguard.scorers.question import Ask, EntailQuestion, LabelAnswer, answered
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import StepView, View, read_texts
 from ragguard.text.language import meaning_key

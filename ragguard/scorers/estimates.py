@@ -161,15 +161,6 @@ class Meanings:
         except (RagguardError, KeyError):
             return False
 
-    def cut(self, words: Iterable[str]) -> int:
-        """Returns how many tokens were cut from pairs with these `words` to make them fit."""
-        wanted = set(words)
-        return sum(
-            answer.truncated
-            for pair, answer in self._known.items()
-            if isinstance(answer, EntailAnswer) and wanted & {pair.premise, pair.hypothesis}
-        )
-
 
 def relation(answer: EntailAnswer) -> tuple[float, float, float]:
     """Returns (entailment, neutral, contradiction); raises LowLabelMass where a model puts little on these labels."""
@@ -283,8 +274,7 @@ class Estimator:
             found["soft"] = Estimate(float(seper_soft(weights, means, over)), error)
             found["hard"] = self._hard(weights, clusters, matches, of_hard)
         facts = {"samples": len(answers), "meanings": int(clusters.max()) + 1, "weights": scheme}
-        cut = {CUT_TOKENS: drawn.truncated, "cut_answer_tokens": meanings.cut(answers)}
-        return BeliefIn(found, facts | {name: tokens for name, tokens in cut.items() if tokens})
+        return BeliefIn(found, facts | ({CUT_TOKENS: drawn.truncated} if drawn.truncated else {}))
 
     def _hard(self, weights: Floats, clusters: Integers, matches: Booleans, redrawn: float) -> Estimate:
         """Returns the weight of the clusters that match a reference. `matches[i, a]`: the cluster whose first answer is

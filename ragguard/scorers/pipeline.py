@@ -23,15 +23,7 @@ from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownNam
 from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, ScoredRun, Usage, new_id
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard.scorers.answers import Answers
-from ragguard.scorers.asker import (
-    SCORING,
-    Asker,
-    MeteredAsk,
-    Models,
-    Respondent,
-    paid,
-    unattributed,
-)
+from ragguard.scorers.asker import SCORING, Asker, MeteredAsk, Models, Respondent, paid, unattributed
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage

@@ -180,8 +180,6 @@ class EntailAnswer:
 
     p: tuple[float, float, float]
     mass: float = 1.0
-    truncated: int = 0
-    """How many tokens were cut from the two answers to make them fit."""
     usage: Usage = field(default_factory=Usage)
 
 

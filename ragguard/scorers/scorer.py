@@ -18,14 +18,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from ragguard.errors import (
-    CapExceeded,
-    CircuitOpen,
-    EngineTimeout,
-    InvalidInput,
-    NoText,
-    RagguardError,
-)
+from ragguard.errors import CapExceeded, CircuitOpen, EngineTimeout, InvalidInput, NoText, RagguardError
 from ragguard.records import (
     CONTENT_KIND,
     CUT_PASSAGES,
