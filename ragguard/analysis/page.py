@@ -249,24 +249,22 @@ def explanation_of(overview: Overview) -> Explanation:
         question=row["question"], answer=row["answer"] or "", references=overview.references,
         hops=list(hops.values()),
     )  # fmt: skip
-    rows = [
-        (seq, rank, name, value, error, "", "")
+
+    def score(seq: int | None, name: str, value: float, error: float | None, **more: Any) -> Score:
+        stderr = None if error is None else error / SCALE
+        return Score(name, value / SCALE, "step", "", step_id=str(seq or ""), stderr=stderr, **more)
+
+    scores = [
+        score(seq, name, value, error, position=rank)
         for seq, rank, name, value, _, error in json.loads(summary.of_passages)
         if name == "utility"
     ]
-    rows += [
-        (seq, None, name, value, error, label, source)
-        for rows_of in (summary.of_steps, summary.of_run)
-        for seq, name, value, error, label, source, stage in json.loads(rows_of)
+    scores += [
+        score(seq, name, value, error, label=label, reference_source=source)
+        for rows in (summary.of_steps, summary.of_run)
+        for seq, name, value, error, label, source, stage in json.loads(rows)
         if name in READ and stage == "passages"
     ]
-    scores = [
-        Score(
-            name, value / SCALE, "step", "", step_id=str(seq or ""), position=rank,
-            stderr=None if error is None else error / SCALE, label=label, reference_source=source,
-        )
-        for seq, rank, name, value, error, label, source in rows
-    ]  # fmt: skip
     return explain_facts(with_scores(facts, hops, scores))
 
 

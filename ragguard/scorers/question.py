@@ -86,7 +86,7 @@ class SampleQuestion:
     @property
     def call(self) -> DrawRequest:
         """The call, without prompts; see LabelQuestion."""
-        return DrawRequest((), self.n, self.max_tokens, self.temperature, self.seed)
+        return DrawRequest((), self.n, self.max_tokens, self.temperature, seed=self.seed)
 
     def answer(self, value: Value, usage: Usage) -> SampleAnswer:
         """Returns the answer that a value of the call's reply is."""
