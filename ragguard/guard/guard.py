@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -242,6 +242,8 @@ class DistractorGuard:
             return GuardOutcome("kept_all", f"not judged: min_keep {self.min_keep} keeps {passages} anyway")
         if asks and not query.strip():
             return GuardOutcome("kept_all", "no query")
+        if asks and not seconds_left(call.deadline):
+            return self._too_late(call)
         try:
             found = await self._judged(query, call) if asks else judged
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the passages get through
@@ -249,51 +251,38 @@ class DistractorGuard:
         return found if isinstance(found, GuardOutcome) else self._chosen(found, call)
 
     async def _judged(self, query: str, call: GuardCall) -> list[Judged] | GuardOutcome:
-        """Returns the judgements, or the outcome where they are late; raises what the engine raises."""
-        here = self._here.get()
+        """Returns the judgements, or the outcome where they are late: not even a cancellation is awaited longer. Raises
+        what the engine raises."""
+        here, failure = self._here.get(), ""
         attempt = here.breaker.enter()
+        judging = asyncio.ensure_future(here.judge.judged(query, call))
         try:
-            judged = await self._in_time(here.judge.judged(query, call), call.deadline)
-            if judged is not None:
+            await asyncio.wait({judging}, timeout=seconds_left(call.deadline))
+            if judging.cancelled():
+                raise EngineProtocolError("the engine broke the call off")
+            if judging.done():
+                judged = judging.result()
                 here.breaker.succeeded()
                 return judged
             late = self._too_late(call)
-            if late.cause != "queued":
-                attempt.began = call.asked or attempt.began
-                here.breaker.failed(attempt, late.reason, self)
+            failure = "" if late.cause == "queued" else late.reason
             return late
         except (PromptTooLong, UnfitText, ProbeFailed):
             raise  # the engine has not failed: it cannot judge these passages, or is not asked
         except Exception as error:
-            attempt.began = call.asked or attempt.began
-            here.breaker.failed(attempt, describe(error), self)
+            failure = describe(error)
             raise
         finally:
+            if failure:
+                attempt.began = call.asked or attempt.began
+                here.breaker.failed(attempt, failure, self)
             here.breaker.left(attempt)
-
-    async def _in_time(
-        self, judging: Coroutine[Any, Any, list[Judged]], deadline: float
-    ) -> list[Judged] | None:
-        """Returns the judgements, or None at the deadline: not even a cancellation is awaited longer."""
-        left = deadline - time.monotonic()
-        if left <= 0:
-            judging.close()
-            return None
-        task = asyncio.ensure_future(judging)
-        try:
-            await asyncio.wait({task}, timeout=left)
-            return task.result() if task.done() else None
-        except asyncio.CancelledError as error:
-            if not task.cancelled():
-                raise
-            raise EngineProtocolError("the engine broke the call off") from error
-        finally:
-            if not task.done():
+            if not judging.done():
                 # Nobody waits for its error any more, which asyncio would report where it is not looked at.
-                task.add_done_callback(lambda late: late.cancelled() or late.exception())
+                judging.add_done_callback(lambda late: late.cancelled() or late.exception())
                 # In the loop's next turn: other calls whose budgets are over must not wait for this one.
-                task.get_loop().call_soon(task.cancel)
-            del task  # the task, its error and this frame would hold each other
+                judging.get_loop().call_soon(judging.cancel)
+            del judging  # the task, its error and this frame would hold each other
 
     def _too_late(self, call: GuardCall) -> GuardOutcome:
         """Returns the outcome of a call whose judgement was late: because the engine failed and is tried again, because

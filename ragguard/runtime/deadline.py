@@ -40,13 +40,6 @@ def remaining(deadline: float | None, what: str) -> float | None:
     return left
 
 
-def late(what: str, seconds: float) -> EngineTimeout:
-    """Returns the error of `what` had no answer within so many seconds, when its deadline came."""
-    return EngineTimeout(
-        f"{what} had no answer when its deadline came, after {seconds:.3f} s: give it more time or fewer prompts"
-    )
-
-
 class until:  # noqa: N801 - read as a word: `async with until(…)`
     """Cancels its block at the deadline and raises EngineTimeout about `what`."""
 
@@ -79,4 +72,7 @@ class until:  # noqa: N801 - read as a word: `async with until(…)`
         # Breaks the reference cycle of the task and this error: a garbage collection stops all threads.
         self._limit = None
         found.__traceback__ = None
-        raise late(self._what, self._left) from found
+        raise EngineTimeout(
+            f"{self._what} had no answer when its deadline came, after {self._left:.3f} s: give it more time or fewer "
+            "prompts"
+        ) from found

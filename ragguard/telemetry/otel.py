@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ from ragguard.runtime.arguments import whole_number
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.explanation import explain
-from ragguard.telemetry.attributes import Writer, source
+from ragguard.telemetry.attributes import Event, Writer, source
 from ragguard.telemetry.instruments import BacklogGauge, Instruments
 from ragguard.telemetry.values import Attributes, Content, identifier
 
@@ -207,14 +207,20 @@ class OtelSink:
         attributes: Callable[[], Attributes],
         error: str | None,
         kind: SpanKind = SpanKind.INTERNAL,
+        links: Sequence[Link] = (),
+        events: Iterable[Event] = (),
     ) -> SpanContext:
-        """Writes a span that took `length` nanoseconds; `attributes` are asked for only where it is recorded."""
-        span = self._here.get().tracer.start_span(name, context=above, kind=kind, start_time=start or None)
+        """Writes a span that took `length` nanoseconds, with events at its end; `attributes` are asked for only where
+        it is recorded."""
+        tracer, end = self._here.get().tracer, start + length or None
+        span = tracer.start_span(name, context=above, kind=kind, links=links, start_time=start or None)
         if span.is_recording():
             span.set_attributes(attributes().values)
+            for event, about in events:
+                span.add_event(event, about, end)
             if error is not None:
                 span.set_status(Status(StatusCode.ERROR, error or None))
-        span.end(start + length or None)
+        span.end(end)
         return span.get_span_context()
 
     def _evaluation(self, scored: ScoredRun, target: SpanContext, step: RetrievalStep | None) -> None:
@@ -228,21 +234,18 @@ class OtelSink:
         events += [self._write.failure(failure) for failure in failures]
         now = time.time_ns()
         started = scored.started_ns or now
-        span = self._here.get().tracer.start_span(
+        self._write_span(
             "evaluate retrieval" if step is not None else "evaluate run",
-            context=_under(target),
+            _under(target),
+            started,
+            max(0, (scored.ended_ns or now) - started),
+            attributes=lambda: self._write.evaluation(
+                scores, scored.run.id, step, None if step is not None else explain(scored.run, scored.scores)
+            ),
+            error=_line(failures[0].error) if failures and not scores else None,
             links=[Link(target)],
-            start_time=started,
+            events=events,
         )
-        ended = max(started, scored.ended_ns or now)
-        if span.is_recording():
-            whole = None if step is not None else explain(scored.run, scored.scores)
-            span.set_attributes(self._write.evaluation(scores, scored.run.id, step, whole).values)
-            for name, values in events:
-                span.add_event(name, values, ended)
-            if failures and not scores:
-                span.set_status(Status(StatusCode.ERROR, _line(failures[0].error)))
-        span.end(ended)
 
 
 def configured() -> bool:

@@ -197,7 +197,7 @@ def _text_of(path: Path) -> str:
         raise _NotRead("no UTF-8 text") from None
     if "\0" in text:
         raise _NotRead("binary")
-    return _visible(text) if kind == ".html" else text
+    return unescape(_TAG.sub("", _BLOCK.sub("\n\n", _HIDDEN.sub("", text)))) if kind == ".html" else text
 
 
 def _pdf(path: Path) -> str:
@@ -225,8 +225,3 @@ def _files(folder: Path) -> Iterator[Path]:
         for path in (Path(root, name) for name in sorted(names) if not name.startswith(".")):
             if path.suffix.lower() in KINDS and path.is_file() and not path.is_symlink():
                 yield path
-
-
-def _visible(page: str) -> str:
-    """Returns the text of a page that a reader sees."""
-    return unescape(_TAG.sub("", _BLOCK.sub("\n\n", _HIDDEN.sub("", page))))
