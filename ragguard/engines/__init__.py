@@ -39,30 +39,24 @@ if TYPE_CHECKING:
     from ragguard.engines.nli_models import ClassifyEntailer as ClassifyEntailer
     from ragguard.engines.nli_models import CrossEncoder as CrossEncoder
 
-_EXPORTED = {
-    "ragguard.engines.base": (
-        "Continuation",
-        "Continuations",
-        "Engine",
-        "EngineInfo",
-        "LabelProbs",
-        "Message",
-        "Prompt",
-        "Sample",
-        "Samples",
-        "Span",
-    ),
-    "ragguard.engines.connected_entailer": ("connect_entailer",),
-    "ragguard.engines.entailer": ("EngineEntailer", "Entailer", "Entailments", "Pair"),
-    "ragguard.engines.http.server": ("OpenAIEngine", "VllmEngine"),
-    "ragguard.engines.layers": ("Budget", "Cache", "Coalesce", "Patience", "Priority", "Retry"),
-    "ragguard.engines.layers.budget": ("Account", "Price"),
-    "ragguard.engines.local.hf": ("HfEngine",),
-    "ragguard.engines.local.inprocess": ("InProcessVllmEngine",),
-    "ragguard.engines.nano.nano_engine": ("NanoEngine",),
-    "ragguard.engines.nli_models": ("ClassifyEntailer", "CrossEncoder"),
+_HOMES = {
+    name: module
+    for module, names in {
+        "ragguard.engines.base": (
+            "Continuation Continuations Engine EngineInfo LabelProbs Message Prompt Sample Samples Span"
+        ),
+        "ragguard.engines.connected_entailer": "connect_entailer",
+        "ragguard.engines.entailer": "EngineEntailer Entailer Entailments Pair",
+        "ragguard.engines.http.server": "OpenAIEngine VllmEngine",
+        "ragguard.engines.layers": "Budget Cache Coalesce Patience Priority Retry",
+        "ragguard.engines.layers.budget": "Account Price",
+        "ragguard.engines.local.hf": "HfEngine",
+        "ragguard.engines.local.inprocess": "InProcessVllmEngine",
+        "ragguard.engines.nano.nano_engine": "NanoEngine",
+        "ragguard.engines.nli_models": "ClassifyEntailer CrossEncoder",
+    }.items()
+    for name in names.split()
 }
-_HOMES = {name: module for module, names in _EXPORTED.items() for name in names}
 """The module in which each name is defined, by the name."""
 
 __all__ = list(_HOMES)

@@ -22,7 +22,6 @@ from ragguard.engines.layers.budget import Account, Limits
 from ragguard.errors import EngineRejected, InvalidInput, UnknownName
 from ragguard.runtime.arguments import number_between, output_path
 from ragguard.runtime.faults import NOTICES
-from ragguard.text.credentials import checked_headers
 from ragguard.text.secret_filter import without_secrets
 
 SCHEMES = (
@@ -128,10 +127,7 @@ def open_engine(
 
         url, wait = rest if judges_by else engine, timeout_s or REQUEST_S
         return ServerEngine(url, by=judges_by, model=model, api_key=api_key, timeout_s=wait, headers=headers)
-    for name, value in (
-        ("headers", headers and sorted(checked_headers("headers", headers))),
-        ("model", model),
-    ):
+    for name, value in (("headers", headers and "some"), ("model", model)):
         if value is not None:
             raise InvalidInput(name, value, "nothing, as only a server takes it")
     if not isinstance(engine, str):

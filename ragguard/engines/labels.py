@@ -50,14 +50,12 @@ class LabelRequest(Request):
                 )
         return self.read(probs)
 
-    def group(self, info: EngineInfo | None) -> Hashable:
+    def group(self, info: EngineInfo) -> Hashable:
         """Returns a key that is equal for requests that may go out as one. Their labels may differ where one token
         identifies each label: more of them cost such an engine nothing and change no number. So may those of typed
         questions, each of which is answered for its own options."""
-        any_labels = False
-        if info is not None:
-            first_token = (self.mode or info.mode) == "first_token" and "decisions" not in info.capabilities
-            any_labels = self.is_typed(info) or (first_token and "exact_labels" in info.capabilities)
+        first_token = (self.mode or info.mode) == "first_token" and "decisions" not in info.capabilities
+        any_labels = self.is_typed(info) or (first_token and "exact_labels" in info.capabilities)
         return replace(self, prompts=(), labels=() if any_labels else self.labels, deadline=None)
 
     def joined(self, others: Sequence[Request]) -> Self:

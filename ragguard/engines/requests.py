@@ -77,7 +77,7 @@ class Request(ABC):
         """Returns the same request about other prompts."""
         return replace(self, prompts=tuple(prompts))
 
-    def group(self, info: EngineInfo | None) -> Hashable:
+    def group(self, info: EngineInfo) -> Hashable:
         """Returns a key that is equal for requests that may go out as one; they may differ in prompts and deadline, and
         in their labels where that changes no number of this engine."""
         return replace(self, prompts=(), deadline=None)

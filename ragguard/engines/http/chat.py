@@ -55,8 +55,6 @@ class Dialect:
         """Returns the dialect without the parameter that a server's refusal names. Where it names none, that is the one
         of a model, messages and a limit of tokens alone; the first refusal is raised where that is refused, too."""
         said = str(error).lower()
-        if any(name in said for name in self.extras):
-            return replace(self, extras={})
         if "max_completion_tokens" in said and self.limit_name == "max_tokens":
             return replace(self, limit_name="max_completion_tokens")
         if "logprobs" in said and self.top:
@@ -155,7 +153,8 @@ def _choice(answer: Mapping[str, Any], url: str, choice: Mapping[str, Any]) -> C
     read = partial(_token, url)
     tokens = list(map(read, entries or ()))
     first = tuple(map(read, optional(entries[0], list, "top_logprobs") or ())) if entries else ()
-    if finished and len(tokens) > 1 and not _ends_with(content, tokens[-1].text):
+    last = tokens[-1].text.strip() if len(tokens) > 1 else ""
+    if finished and len(tokens) > 1 and not (last and content.rstrip().endswith(last)):
         tokens.pop()
     thought = (
         bool(message.get("reasoning_content") or message.get("reasoning"))
@@ -180,10 +179,6 @@ def _content(given: Any, url: str) -> str:
 def _token(url: str, entry: Any) -> Token:
     text = needed(entry, str, "token", url=url, expected="a `token` with its log-probability")
     return Token(text, checked_logprob(entry.get("logprob")))
-
-
-def _ends_with(content: str, token: str) -> bool:
-    return bool(token.strip()) and content.rstrip().endswith(token.strip())
 
 
 def spelled(label: str, first: Sequence[Token]) -> Token | None:

@@ -125,8 +125,8 @@ class HttpClient:
         if not timeout_s > 0:
             raise InvalidInput("timeout_s", timeout_s, "more than 0 seconds")
         self.timeout_s = timeout_s
-        given = None if api_key is None else checked_key("api_key", api_key)
-        self._key = key_from_environment(self.address) if given is None else given
+        given = api_key is not None
+        self._key = checked_key("api_key", api_key) if given else key_from_environment(self.address)
         self._headers = header_lines("RAGGUARD_HEADERS", os.environ.get("RAGGUARD_HEADERS", ""))
         self._headers |= checked_headers("headers", headers or {})
         self._clients: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}

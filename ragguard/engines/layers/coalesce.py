@@ -20,7 +20,7 @@ from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.requests import Reply, Request
 from ragguard.errors import CircuitOpen, Closed, EngineError, EngineTimeout
 from ragguard.runtime.arguments import number_between
-from ragguard.runtime.deadline import remaining, until
+from ragguard.runtime.deadline import until
 
 _MOST_PROMPTS = 256
 """The most prompts of a batch of several calls."""
@@ -55,16 +55,13 @@ class Coalesce(Layer):
 
     async def send(self, request: Request) -> Reply:
         """Sends the request in a batch with others, and returns its share of the reply."""
-        # The engine is looked at only where the labels of calls may differ.
-        info = await self.info_within(request.deadline) if request.columns else None
-        what = f"a merged call of {len(request.prompts)} prompts"
-        remaining(request.deadline, what)
+        info = await self.info_within(request.deadline)
         place = asyncio.get_running_loop(), request.group(info)
         batch, caller = self._batch_for(request, place), object()
         assert batch.task is not None
         batch.requests[caller] = request
         try:
-            async with until(request.deadline, what):
+            async with until(request.deadline, f"a merged call of {len(request.prompts)} prompts"):
                 share = (await asyncio.shield(batch.task))[caller]
             if isinstance(share, BaseException):
                 raise share
