@@ -94,7 +94,7 @@ def data_of_fields(record: Any, names: Sequence[str]) -> Data:
 def read_fields(kind: type, data: Mapping[str, object], names: Sequence[str]) -> Data:
     """Returns the values of those of the named fields that the data have; raises InvalidInput for a wrong one."""
     try:
-        return {name: record_type(kind).read_field(name, data[name]) for name in names if name in data}
+        return {name: record_type(kind).readers[name](data[name]) for name in names if name in data}
     except WrongField as wrong:
         raise InvalidInput(wrong.path or "a field", wrong.value, wrong.allowed) from None
 
@@ -183,7 +183,7 @@ class RecordType:
             elif FieldRule.DERIVED not in rules:
                 factory = declared.default_factory
                 self._in_data[name] = declared.default if factory is MISSING else factory()
-        self._readers = {name: self._fields[name].read for name in self._in_data}
+        self.readers = {name: self._fields[name].read for name in self._in_data}
         # Lists and records come last.
         self._written = sorted(self._in_data, key=lambda name: not isinstance(self._fields[name], Scalar))
         self._needed = [name for name, default in self._in_data.items() if default is MISSING]
@@ -222,7 +222,7 @@ class RecordType:
         name = ""
         try:
             for name, value in data.items():
-                if (read := self._readers.get(name)) is None:
+                if (read := self.readers.get(name)) is None:
                     raise WrongField(value, self._meant(name))
                 if value is not None:
                     values[name] = read(value)
@@ -235,10 +235,6 @@ class RecordType:
         record = self.kind(**values)
         _check_places(record)
         return record
-
-    def read_field(self, name: str, data: Any) -> Any:
-        """Returns the value of one field."""
-        return self._readers[name](data)
 
     def write(self, record: Any, names: Iterable[str] | None = None) -> Data:
         """Returns the fields of the record, or the named ones, as data for JSON, without default values."""
@@ -259,25 +255,23 @@ class RecordType:
             value = getattr(record, name)
             if value is None and name in self._optional:
                 continue
-            if type(value) not in stored or (within is not None and value not in within):
-                self._fit_field(name, value, changes, lost)
+            if type(value) in stored and (within is None or value in within):
+                continue
+            described = self._fields[name]
+            try:
+                fitting = described.fit(value)
+            except BaseException:  # noqa: BLE001 - a value of the user's may raise anything when it is read
+                empty = described.empty if isinstance(described, Scalar) else []
+                fitting = None if name in self._optional else empty
+                if value is not None:
+                    lost.append(f"{name}: {type(value).__name__}")
+            if fitting is not value:
+                changes[name] = fitting
         if not changes:
             return record
         if lost and "metadata" in self._fields:
             changes["metadata"] = {**record.metadata, UNREADABLE: "not kept: " + ", ".join(lost)}
         return replace(record, **changes)
-
-    def _fit_field(self, name: str, value: Any, changes: dict[str, Any], lost: list[str]) -> None:
-        described = self._fields[name]
-        try:
-            fitting = described.fit(value)
-        except BaseException:  # noqa: BLE001 - a value of the user's may raise anything when it is read
-            empty = described.empty if isinstance(described, Scalar) else []
-            fitting = None if name in self._optional else empty
-            if value is not None:
-                lost.append(f"{name}: {type(value).__name__}")
-        if fitting is not value:
-            changes[name] = fitting
 
     def _meant(self, name: str) -> str:
         close = difflib.get_close_matches(name, self._in_data, 1)

@@ -258,12 +258,12 @@ class _AdviceCall:
         self.run, self.redacted, self._step_id, self.usage = Run(), False, "", Usage()
         self.captured: CapturedRun | None = None
         """The captured run whose steps are in the store; None once the run is known."""
-        if isinstance(about, CapturedRun) and (about.in_store or about.known is None):
+        if isinstance(about, CapturedRun):
             self.captured = about
         else:
-            self.take(about.known if isinstance(about, CapturedRun) else about)
+            self.take(about)
 
-    def take(self, run: Run | None, *, redacted: bool = False) -> None:
+    def take(self, run: Run, *, redacted: bool = False) -> None:
         """Takes the run that the call is about; raises AdviceError for one about which none can be given."""
         if not isinstance(run, Run):
             raise InvalidInput("run", run, "a Run")

@@ -202,12 +202,12 @@ class RunHandle(CurrentCall):
         if self._feedback is not None and self.sampled:
             self._feedback(lambda: self.id, thumb, note)
 
-    def _asked_about(self) -> CapturedRun:
+    def _asked_about(self) -> Run | CapturedRun:
         if self.closed or not self._opened:
             state = "has ended" if self.closed else "has not begun"
             raise AdviceError(f"run {self.id} {state}: ask for advice inside `with rg.run(...)`")
         super()._asked_about()
-        return CapturedRun(self.id, self.record(), self.names.resumes)
+        return CapturedRun(self.id, self.record()) if self.names.resumes else self.record()
 
     def record(self) -> Run:
         """Returns the run as it stands: question, steps, answer, status."""

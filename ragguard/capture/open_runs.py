@@ -46,18 +46,16 @@ BUDGET_MS = 5000.0
 
 @dataclass(frozen=True, slots=True)
 class CapturedRun:
-    """A captured run about which advice is asked."""
+    """A captured run about which advice is asked, and whose steps only the store has."""
 
     id: str
     known: Run | None = None
     """The run as far as the caller knows it."""
-    in_store: bool = True
-    """False where `known` is the whole run; else the store has steps that `known` lacks."""
 
 
-Advise: TypeAlias = Callable[[CapturedRun, float], Advice]
+Advise: TypeAlias = Callable[[Run | CapturedRun, float], Advice]
 """Returns advice about a run within a number of milliseconds; blocks its caller."""
-AdviseAsync: TypeAlias = Callable[[CapturedRun, float], Awaitable[Advice]]
+AdviseAsync: TypeAlias = Callable[[Run | CapturedRun, float], Awaitable[Advice]]
 """Does what an `Advise` does, without blocking the event loop."""
 ANSWERS = "ragguard.answers"
 """Metadata key of a run inside `with rg.run(...)` that got more than one answer: how many."""

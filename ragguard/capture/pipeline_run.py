@@ -239,12 +239,12 @@ class ToolResult:
     def split(self, splitter: Splitter) -> Iterable[str | Passage]:
         """Returns the splitter's passages of each text; where the splitter fails, the items of the structured data. A
         result without a text whose data are an empty list has none."""
-        if not self.blocks and (self.structure is None or json_passages(self.structure) == []):
+        items = json_passages(self.structure)
+        if not self.blocks and (self.structure is None or items == []):
             return []
         try:
             return [passage for block in self.blocks or [self.text] for passage in splitter(block)]
         except Exception:
-            items = None if self.structure is None else json_passages(self.structure)
             if items is None:
                 raise
             return items

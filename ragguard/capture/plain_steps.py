@@ -14,7 +14,7 @@ from ragguard.capture.open_runs import BUDGET_MS, CapturedRun, OpenRun
 from ragguard.capture.recorder import Recorder, is_paused
 from ragguard.capture.snapshot import metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError
-from ragguard.records import Advice, Decision, Status, new_id
+from ragguard.records import Advice, Decision, Run, Status, new_id
 from ragguard.runtime.faults import FAULTS, NOTICES
 
 
@@ -213,7 +213,7 @@ class CurrentCall:
         run = self._asked_about()
         return self._kept(await self.recorder.aadvise(run, budget_ms))
 
-    def _asked_about(self) -> CapturedRun:
+    def _asked_about(self) -> Run | CapturedRun:
         """Returns the run so far; raises AdviceError where it was not sampled."""
         if not self.sampled:
             raise AdviceError(

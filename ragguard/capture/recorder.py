@@ -11,7 +11,6 @@ asyncio tasks, `asyncio.to_thread` and LangChain's `ContextThreadPoolExecutor`, 
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 import zlib
@@ -44,7 +43,6 @@ from ragguard.capture.retrievals import Retrieval, Unpack, WholeRun
 from ragguard.capture.snapshot import error_text
 from ragguard.errors import InvalidInput
 from ragguard.records import Advice, Decision, Passage, Run, Status, TraceContext
-from ragguard.runtime.arguments import number_between, whole_number
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 
@@ -125,11 +123,7 @@ class Recorder:
         count_late: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        number_between("sample_rate", sample_rate, 0.0, 1.0, "a share between 0 and 1")
         self._sampled_below = sample_rate * 2**32
-        if number_between("ttl", ttl, 0.0, math.inf, "a number of seconds over 0") == 0:
-            raise InvalidInput("ttl", ttl, "a number of seconds over 0")
-        whole_number("max_open", max_open, 1)
         self.intake = intake
         self.count_late = count_late  # counts what came after the end of its run, and so is not recorded
         self.advise: Advise

@@ -110,7 +110,8 @@ def _node_in(item: object) -> Any | None:
 
 def node_content(node: Any) -> tuple[str, str]:
     """Returns a node's text as a model reads it, metadata included, and the kind of content that is no text."""
-    kinds = [kind for kind in _MEDIA if _holds(node, kind)]
+    forms = ("{}_resource", "{}", "{}_path", "{}_url")
+    kinds = [kind for kind in _MEDIA if any(getattr(node, form.format(kind), None) for form in forms)]
     if kinds and not node.get_content():
         return "", ", ".join(kinds)
     text = node.get_content(metadata_mode="llm")
@@ -124,12 +125,6 @@ def _held_by(value: object) -> list[Any] | tuple[Any, ...] | None:
         if isinstance(held, (list, tuple)):
             return held
     return None
-
-
-def _holds(node: object, kind: str) -> bool:
-    return any(
-        getattr(node, name, None) for name in (f"{kind}_resource", kind, f"{kind}_path", f"{kind}_url")
-    )
 
 
 class OwnPassages(list[Passage]):

@@ -72,6 +72,7 @@ class Configuration:
         for name in ("queue_size", "queue_bytes", "concurrency", "max_open_runs"):
             whole_number(name, getattr(self, name), 1)
         one_of("when", self.when, ("step", "run"))
+        share("sample_rate", self.sample_rate)
         share("score_rate", self.score_rate)
         number_between("exit_timeout", self.exit_timeout, 0, math.inf, "a number of seconds, 0 or more")
         number_between("run_ttl", self.run_ttl, _SHORTEST, math.inf, "a number of seconds over 0")
