@@ -35,8 +35,6 @@ class Ending(NamedTuple):
 
 
 _endings: PerProcess[dict[int, Ending]] = PerProcess(dict)
-_spent = 0.0
-"""Seconds that flushing took when `main()` returned; they count towards the end."""
 
 
 def at_exit(service: object, ending: Ending) -> None:
@@ -50,21 +48,18 @@ def forget(service: object) -> None:
 
 
 def _main_has_ended() -> None:
-    global _spent
     here = (threading.current_thread(), threading.main_thread())
     if not any(not thread.daemon and thread not in here for thread in threading.enumerate()):
         _close_all()
         return
     atexit.register(_close_all)
-    began = time.monotonic()
     _each([(ending.seconds, ending.flush) for ending in _endings.get().values()])
-    _spent = time.monotonic() - began
 
 
 def _close_all() -> None:
     endings = list(_endings.get().values())
     _endings.get().clear()
-    _each([(max(0.0, ending.seconds - _spent), ending.close) for ending in endings])
+    _each([(ending.seconds, ending.close) for ending in endings])
 
 
 def _each(endings: list[tuple[float, Callable[[float], object]]]) -> None:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
@@ -22,6 +22,7 @@ from ragguard.capture.retrievals import WholeRun
 from ragguard.errors import Closed, RagguardError, StoreError, StoreUnavailable
 from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.runtime.faults import NOTICES, Faults, describe
+from ragguard.runtime.threads import DaemonThreads
 from ragguard.service.batches import Redactor
 from ragguard.service.configuration import Configuration
 from ragguard.service.queue import EventQueue, QueueItem, WriterJob, size_of
@@ -103,8 +104,6 @@ class Intake:
         self._worked = time.monotonic()
         """The time at which the writer last began or ended a batch, on the monotonic clock."""
         self._next_tick = self._awake_until = self._worked
-        self._try_now = False
-        """True where a disk that has failed is to be tried without a pause."""
         self._lost: dict[str, int] = {}
         """How many events were lost of runs that have not ended in the store."""
 
@@ -176,7 +175,8 @@ class Intake:
     def do(self, work: Callable[[], T], *, wake: bool = True, awaits_disk: bool = False) -> Future[T]:
         """Calls a function on the writer's thread, after everything that was put in before; returns the future result.
 
-        With `wake` the writer wakes at once; without it the function waits for the batch of the events before it. With
+        With `wake` the writer wakes at once, and tries a disk that has failed without a pause; without it the function
+        waits for the batch of the events before it. With
         `awaits_disk` the result is the error where the disk does not take these events now.
         """
         done: Future[T] = Future()
@@ -187,7 +187,6 @@ class Intake:
             return done
         self._queue.append(WriterJob(work, done, awaits_disk))
         if wake:
-            self._try_now = True
             self._queue.hurry()
         return done
 
@@ -198,19 +197,12 @@ class Intake:
     def close(self, timeout: float) -> bool:
         """Writes what is queued and ends the thread; returns False where that took too long."""
         with self._lock:
-            self.closed = self._try_now = True
-            thread = self._thread
+            self.closed, thread = True, self._thread
         if thread is threading.current_thread():
             return True
         if thread is None:  # nothing was captured, and the disk may hang all the same
-            thread = threading.Thread(
-                target=self._guarded, args=(self._ended,), name="ragguard-writer", daemon=True
-            )
-            try:
-                thread.start()
-            except RuntimeError:  # Python 3.12 starts none while the process ends
-                self._guarded(self._ended)
-                return True
+            done = DaemonThreads(1, "ragguard-writer").submit(self._guarded, self._ended)
+            return bool(wait([done], timeout).done)
         self._queue.hurry()
         thread.join(timeout)
         return not thread.is_alive()
@@ -322,7 +314,6 @@ class Intake:
         takes nothing until the end. The callers that wait for the batch hear of the first failure."""
         failures = 0
         while True:
-            self._try_now = False
             try:
                 changed = self._store.write(batch)
             except StoreUnavailable as error:
@@ -332,9 +323,10 @@ class Intake:
                     _log.error(_OUTAGE, error, f"{self._settings.queue_bytes:,}")
                 for job in waiting:
                     job.end(error)
-                if self.closed and not self._try_now:
+                if self.closed and not self._queue.hurried:
                     return None
-                self._queue.wait(lambda: self._try_now, _PAUSES.wait(failures))
+                self._queue.wait(lambda: self._queue.hurried, _PAUSES.wait(failures))
+                self._queue.hurried = False
             else:
                 if failures:
                     _log.warning("the disk takes what is captured again: what waited is written")

@@ -100,7 +100,7 @@ def test_where_nothing_was_captured_the_sentence_says_what_was_seen(make):
         in nothing
     )
     assert nothing.index("RagGuardCallback(rg)") < nothing.index("instrument(rg)") < nothing.index("own code")
-    rg.recorder.here.calls.seen("r", "tool", "search")
+    rg.recorder.here.calls.seen("tool", "search")
     report = rg.flush(5)
     assert "tool 'search'" in str(report)
     assert "tools={'search': SPLITTER}" in str(report)

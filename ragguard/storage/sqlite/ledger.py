@@ -30,8 +30,6 @@ from ragguard.storage.sqlite.score_rows import delete_outdated, insert_scores
 LEASE_SECONDS = 30.0
 REMOVED_AT_ONCE = 200
 """The number of runs that one transaction removes."""
-_LONGEST_RETRY = 900.0
-"""The most seconds that a run which a dead process left may wait for its next attempt."""
 MEMORY_RUNS = 10_000
 MEMORY_BYTES = 256 * 2**20
 UNSENT = "coalesce(emit_after, (SELECT coalesce(max(seq), 0) FROM scores WHERE run = runs.seq))"
@@ -257,11 +255,10 @@ def adopt(db: sqlite3.Connection, owner: str) -> None:
         if pid is not None and not _is_gone(machine, pid):
             continue
         _abandon(db, "owner = ?", (one,), now)
-        # Where the dead process's clock was ahead, a run may be due far too late.
+        # All are due at once: by a clock that was ahead they would be due far too late.
         db.execute(
-            "UPDATE runs SET owner = ?, queued_ns = min(queued_ns, ?), "
-            "due_ns = min(due_ns, ? + iif(attempts, ?, 0)) WHERE owner = ?",
-            (owner, now, now, int(_LONGEST_RETRY * 1e9), one),
+            "UPDATE runs SET owner = ?1, queued_ns = min(queued_ns, ?2), due_ns = min(due_ns, ?2) WHERE owner = ?3",
+            (owner, now, one),
         )
         db.execute("DELETE FROM leases WHERE owner = ?", (one,))
 
