@@ -169,7 +169,7 @@ def prepare(
         raise InvalidInput("out", str(folder), "a folder outside of the input")
     known = folder.settings()
     if known is None:
-        size = size or part_bytes(sum(file.stat().st_size for file in files), workers)
+        size = size or part_bytes(files, workers)
     else:
         _check_same(folder, known["settings"], job)
         size = int(known["part_bytes"])

@@ -90,13 +90,9 @@ def plan_parts(files: Sequence[Path], size: int) -> list[Part]:
     return parts
 
 
-def part_bytes(size: int, workers: int) -> int:
-    """Returns how many bytes a part should have, so that each worker gets some parts and none is too much to lose.
-
-    Args:
-        size: The bytes of all files.
-        workers: How many processes score.
-    """
+def part_bytes(files: Sequence[Path], workers: int) -> int:
+    """Returns how many bytes a part should have, so that each worker gets some parts and none is too much to lose."""
+    size = sum(file.stat().st_size for file in files)
     return max(SMALLEST_PART, min(LARGEST_PART, size // (_PARTS_A_WORKER * workers)))
 
 
@@ -155,13 +151,11 @@ def _files_of(given: str | Path) -> list[Path]:
     runs = [
         file
         for file in sorted(path.rglob("*"))
-        if file.is_file() and file.name.endswith(_SUFFIXES) and not _is_hidden(file.relative_to(path))
+        if file.is_file()
+        and file.name.endswith(_SUFFIXES)
+        and not any(name.startswith((".", "_")) for name in file.relative_to(path).parts)
     ]
     if not runs:
         allowed = ", ".join(f"*{suffix}" for suffix in _SUFFIXES)
         raise StoreError(f"{path} has no files with runs: a file, or in a folder {allowed}")
     return runs
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(name.startswith((".", "_")) for name in path.parts)

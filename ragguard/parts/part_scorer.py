@@ -62,6 +62,8 @@ class PartScorer:
         self._job = job
         self._pipeline: ScoringPipeline | None = None
         self._identity = ""
+        self._loads = job.loads("vllm", "hf")
+        """True where this process has loaded an engine, so that one that is gone stays gone here."""
 
     async def answer(self, part: Part) -> PartCounts | RagguardError:
         """Scores a part and returns its counts, or the error in place of raising it: as one that can be pickled, which
@@ -82,17 +84,18 @@ class PartScorer:
         WorkerLost says that another process is needed. Raises StoreError where the file cannot be read or the results
         cannot be written.
         """
-        if self._pipeline is None:
-            self._pipeline = self._job.scoring.build()
-        if not self._identity:
-            # Without a deadline: a model that this process loads takes as long as it takes.
-            self._identity = await self._waited_for(partial(identity_digest, self._pipeline))
+        pipeline = self._pipeline = self._pipeline or self._job.scoring.build()
+        # Without a deadline: a model that this process loads takes as long as it takes.
+        self._identity = self._identity or await self._waited_for(partial(identity_digest, pipeline))
         rejected: list[str] = []
-        score = partial(self._score, self._pipeline)
+        score = partial(self._score, pipeline)
         async with aclosing(bounded(self._runs(part, rejected), score, self._job.concurrency)) as stream:
             scored = [one async for one in stream]
         in_order = [result for _, result in sorted(scored, key=itemgetter(0))]
-        if in_order and not any(map(_is_answered, in_order)):
+        unanswered = [
+            one for one in in_order if not one.scores and any(failure.will_retry for failure in one.failures)
+        ]
+        if unanswered and len(unanswered) == len(in_order):
             failure = in_order[0].failures[0]
             raise self._silence(f"no run of a part was answered: {failure.error}: {failure.message}")
         totals = totals_of(in_order)
@@ -139,11 +142,6 @@ class PartScorer:
                 NOTICES.warn("parts", _WAITS.format(error, self._job.patience_s))
             await asyncio.sleep(wait)
 
-    @property
-    def _loads(self) -> bool:
-        """True where this process has loaded an engine, so that one that is gone stays gone here."""
-        return self._job.loads("vllm", "hf")
-
     def _silence(self, why: str) -> RagguardError:
         return WorkerLost(f"has an engine that is gone: {why}") if self._loads else EngineUnreachable(why)
 
@@ -164,10 +162,6 @@ class PartScorer:
 
 
 _CLOSE_SECONDS = 5.0
-
-
-def _is_answered(scored: ScoredRun) -> bool:
-    return bool(scored.scores) or not any(failure.will_retry for failure in scored.failures)
 
 
 async def _probe(pipeline: ScoringPipeline) -> None:
