@@ -59,8 +59,6 @@ class SpecialTokens:
         return prompts if self._starts is None else [self._plain(prompt, self._starts) for prompt in prompts]
 
     def _plain(self, prompt: Prompt, starts: re.Pattern[str]) -> Prompt:
-        if not any(starts.search(turn.content) for turn in prompt.messages):
-            return prompt
         turns = [
             Message(turn.role, starts.sub(lambda match: _other(match.group()), turn.content))
             for turn in prompt.messages
@@ -116,9 +114,6 @@ THOUGHTS = (
 )
 
 
-_OPENINGS = tuple(thought.opens for thought in THOUGHTS)
-
-
 def begun_thought(answer: str) -> Thought | None:
     """Returns the kind of thought that an answer begins with; None where it begins with none."""
     start = answer.lstrip()
@@ -138,4 +133,4 @@ def without_reasoning(answer: str) -> tuple[str, bool]:
         _, closed, rest = answer.rpartition(thought.closes)
         if closed:
             return rest.strip(), True
-    return ("", False) if answer.lstrip().startswith(_OPENINGS) else (answer, True)
+    return (answer, True) if begun_thought(answer) is None else ("", False)

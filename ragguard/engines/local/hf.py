@@ -29,7 +29,7 @@ from ragguard.engines.local.local_engine import (
 )
 from ragguard.engines.local.pretrained import HfTokens, Source, batches, context_of, load
 from ragguard.engines.requests import DrawRequest, Request
-from ragguard.errors import EngineRejected, InvalidInput
+from ragguard.errors import EngineRejected
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,8 +46,8 @@ class HfEngine(LocalEngine):
         device: `cpu`, `cuda`, `cuda:1` …. None: CUDA where there is one.
         dtype: `float32`, `float16`, `bfloat16`, or `auto`: the checkpoint's own, but float32 on a CPU.
         revision: The branch, tag or commit on the hub. None: the latest.
-        max_batch_tokens: How many tokens are computed at a time, prompts and samples together, 1 or more: more is
-            faster and takes more memory.
+        max_batch_tokens: How many tokens are computed at a time, prompts and samples together, at least one prompt with
+            its samples: more is faster and takes more memory.
     """
 
     def __init__(
@@ -59,8 +59,6 @@ class HfEngine(LocalEngine):
         revision: str | None = None,
         max_batch_tokens: int = 32_768,
     ) -> None:
-        if max_batch_tokens < 1:
-            raise InvalidInput("max_batch_tokens", max_batch_tokens, "1 or more")
         source = Source(str(model), device, dtype, revision)
         load_it = partial(_open, source, max_batch_tokens)
         super().__init__(Worker(f"the transformers model {source.name}", load_it))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import replace
 from functools import partial
@@ -109,54 +109,47 @@ class _InProcessModel:
         wait([self._loop.submit(self._shut_down())], _PATIENCE_S)
 
     def logprobs(self, rows: Rows, asks: Asks, request: Request, still_wanted: StillWanted) -> Logprobs:
-        from vllm import SamplingParams
-
         async def one(prompt: Sequence[int], ask: NextTokenAsk) -> list[float]:
             # Whatever is sampled, the probabilities of the label's tokens are shown.
-            wanted = SamplingParams(
-                max_tokens=1, temperature=1.0, logprob_token_ids=sorted(set(ask.tokens)), detokenize=False
-            )
-            (output,) = (await self._last([*prompt, *ask.after], wanted, request.priority)).outputs
-            return [output.logprobs[0][token].logprob for token in ask.tokens]
+            tokens = sorted(set(ask.tokens))
+            last = await self._last([*prompt, *ask.after], request, max_tokens=1, logprob_token_ids=tokens)
+            return [last.outputs[0].logprobs[0][token].logprob for token in ask.tokens]
 
-        calls = [partial(one, row, ask) for ask in asks for row in rows]
-        found = self._wait(in_parallel(calls, _AT_ONCE), still_wanted)
+        found = self._wait([partial(one, row, ask) for ask in asks for row in rows], still_wanted)
         return [np.array(found[i * len(rows) : (i + 1) * len(rows)]) for i in range(len(asks))]
 
     def text_logprobs(
         self, rows: Rows, texts: Rows, request: Request, still_wanted: StillWanted
     ) -> list[list[float]]:
-        from vllm import SamplingParams
-
         async def one(row: Sequence[int], text: Sequence[int]) -> list[float]:
-            wanted = SamplingParams(max_tokens=1, temperature=1.0, prompt_logprobs=0, detokenize=False)
-            shown = (await self._last([*row, *text], wanted, request.priority)).prompt_logprobs
-            return [shown[len(row) + at][token].logprob for at, token in enumerate(text)]
+            last = await self._last([*row, *text], request, max_tokens=1, prompt_logprobs=0)
+            return [last.prompt_logprobs[len(row) + at][token].logprob for at, token in enumerate(text)]
 
         calls = [partial(one, row, text) for row, text in zip(rows, texts, strict=True)]
-        return self._wait(in_parallel(calls, _AT_ONCE), still_wanted)
+        return self._wait(calls, still_wanted)
 
     def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
-        from vllm import SamplingParams
-
         async def one(row: Sequence[int]) -> list[Drawn]:
-            wanted = SamplingParams(
+            seed = None if request.seed is None else _seed_of(request.seed, row)
+            last = await self._last(
+                row,
+                request,
                 n=request.n,
                 max_tokens=request.max_tokens,
                 temperature=request.temperature,
-                seed=None if request.seed is None else _seed_of(request.seed, row),
+                seed=seed,
                 logprobs=0,
-                detokenize=False,
             )
-            outputs = (await self._last(row, wanted, request.priority)).outputs
-            return [_drawn(output) for output in sorted(outputs, key=lambda output: int(output.index))]
+            return [_drawn(output) for output in sorted(last.outputs, key=lambda output: int(output.index))]
 
-        return self._wait(in_parallel([partial(one, row) for row in rows], _AT_ONCE), still_wanted)
+        return self._wait([partial(one, row) for row in rows], still_wanted)
 
-    def _wait(self, work: Coroutine[Any, Any, T], still_wanted: StillWanted) -> T:
-        """Returns what the work on vLLM's loop returns; cancels it, so that vLLM drops its requests, where no caller
+    def _wait(
+        self, calls: Sequence[Callable[[], Coroutine[Any, Any, T]]], still_wanted: StillWanted
+    ) -> list[T]:
+        """Returns what the calls on vLLM's loop return; cancels them, so that vLLM drops its requests, where no caller
         waits any more."""
-        future = self._loop.submit(work)
+        future = self._loop.submit(in_parallel(calls, _AT_ONCE))
         try:
             while not wait([future], _POLL_S).done:
                 still_wanted()
@@ -172,16 +165,15 @@ class _InProcessModel:
         finally:
             asyncio.get_running_loop().stop()
 
-    async def _last(self, prompt: Sequence[int], wanted: Any, priority: int) -> Any:
+    async def _last(self, prompt: Sequence[int], request: Request, **wanted: Any) -> Any:
         """Returns the last thing that vLLM says of one prompt: all of its answers."""
         from vllm.exceptions import VLLMClientError, VLLMError
-        from vllm.sampling_params import RequestOutputKind
+        from vllm.sampling_params import RequestOutputKind, SamplingParams
 
-        wanted.output_kind = RequestOutputKind.FINAL_ONLY
+        sampling = SamplingParams(detokenize=False, output_kind=RequestOutputKind.FINAL_ONLY, **wanted)
+        given, name = {"prompt_token_ids": list(prompt)}, f"ragguard-{next(self._ids)}"
         try:
-            stream = self._vllm.generate(
-                {"prompt_token_ids": list(prompt)}, wanted, f"ragguard-{next(self._ids)}", priority=priority
-            )
+            stream = self._vllm.generate(given, sampling, name, priority=request.priority)
             *_, last = [output async for output in stream]
             return last
         except VLLMClientError as error:

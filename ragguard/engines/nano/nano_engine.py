@@ -39,13 +39,11 @@ _SHORT = 20_000
 """Characters that become ids in a few milliseconds."""
 _MOST_UNKNOWN = 0.15
 """The largest share of unknown words in a prompt that is answered. Ordinary English has 15 to 70 %."""
-_FOR_REAL_TEXT = (
-    "It is a tiny model of ragguard's own made-up world and understands nothing else: for real text point ragguard at "
-    'a real model, such as engine="http://localhost:8000/v1", or engine="smol" after `ragguard fetch smol`'
+_UNFIT = (
+    "nano does not know {}. It is a tiny model of ragguard's own made-up world and understands nothing else: for real "
+    'text point ragguard at a real model, such as engine="http://localhost:8000/v1", or engine="smol" after `ragguard '
+    "fetch smol`"
 )
-_UNFIT = "nano does not know {:.1%} of the words of a prompt (at most {:.0%} are allowed). {}"
-_STRANGE_QUESTION = "nano does not know any word of the question. {}"
-_STRANGE_ANSWERS = "nano does not know the words that tell two answers apart. {}"
 _COMPARES = "Same:"
 """The end of a prompt that asks whether two answers mean the same."""
 _QUESTION = "Question: "
@@ -151,12 +149,14 @@ class Tokenizer:
         unknown = self.unknown
         share = max((row.count(unknown) / len(row) for row in rows), default=0.0)
         if share > _MOST_UNKNOWN:
-            raise UnfitText(_UNFIT.format(math.ceil(1000 * share) / 1000, _MOST_UNKNOWN, _FOR_REAL_TEXT))
+            shown = math.ceil(1000 * share) / 1000
+            words = f"{shown:.1%} of the words of a prompt (at most {_MOST_UNKNOWN:.0%} are allowed)"
+            raise UnfitText(_UNFIT.format(words))
         strange = [prompt for prompt, row in zip(prompts, rows, strict=True) if unknown in row]
         if any(self._asks_strangely(prompt) for prompt in strange):
-            raise UnfitText(_STRANGE_QUESTION.format(_FOR_REAL_TEXT))
+            raise UnfitText(_UNFIT.format("any word of the question"))
         if any(self._compares_strange_answers(prompt) for prompt in strange):
-            raise UnfitText(_STRANGE_ANSWERS.format(_FOR_REAL_TEXT))
+            raise UnfitText(_UNFIT.format("the words that tell two answers apart"))
         return rows
 
     async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
