@@ -56,19 +56,17 @@ class SpecialTokens:
     def neutralised(self, prompts: Sequence[Prompt]) -> Sequence[Prompt]:
         """Returns the prompts with another first character in every special token. Lengths stay as they are, and so do
         the spans that may be cut."""
-        return prompts if self._starts is None else [self._plain(prompt, self._starts) for prompt in prompts]
-
-    def _plain(self, prompt: Prompt, starts: re.Pattern[str]) -> Prompt:
-        turns = [
-            Message(turn.role, starts.sub(lambda match: _other(match.group()), turn.content))
-            for turn in prompt.messages
-        ]
-        return replace(prompt, messages=tuple(turns))
+        if (starts := self._starts) is None:
+            return prompts
+        turns = (
+            [Message(role, starts.sub(_other, text)) for role, text in prompt.messages] for prompt in prompts
+        )
+        return [replace(prompt, messages=tuple(own)) for prompt, own in zip(prompts, turns, strict=True)]
 
 
-def _other(character: str) -> str:
-    replaced = character.translate(_INSTEAD)
-    return "·" if replaced == character else replaced
+def _other(match: re.Match[str]) -> str:
+    replaced = match.group().translate(_INSTEAD)
+    return "·" if replaced == match.group() else replaced
 
 
 SWITCH_OFF = {"enable_thinking": False, "thinking": False}

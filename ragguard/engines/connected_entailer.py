@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.entailer import Entailer, Entailments, Known, Pair, entail_distinct
-from ragguard.engines.foreign import ForeignEntailer
+from ragguard.engines.foreign import ForeignCalls
 from ragguard.engines.layers.budget import Account
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.runtime.per_process import PerProcess
 from ragguard.text.secret_filter import without_secrets
+
+T = TypeVar("T")
 
 MOST_PAIRS = 20_000
 """The pairs that are remembered; beyond them all are forgotten."""
@@ -28,7 +31,7 @@ def connect_entailer(entailer: str | Entailer, account: Account | None = None) -
             `hf:FOLDER`, or an Entailer.
         account: What it may spend, shared with engines. None: no limit.
     """
-    return ConnectedEntailer(lambda: open_entailer(entailer), account)
+    return ConnectedEntailer(entailer, account)
 
 
 def open_entailer(entailer: str | Entailer) -> Entailer:
@@ -36,8 +39,7 @@ def open_entailer(entailer: str | Entailer) -> Entailer:
     if not isinstance(entailer, str):
         if not isinstance(entailer, Entailer):
             raise InvalidInput("entailer", entailer, SCHEMES)
-        ours = type(entailer).__module__.partition(".")[0] == "ragguard"
-        return entailer if ours else ForeignEntailer(entailer)
+        return entailer
     scheme, _, rest = entailer.strip().partition(":")
     if scheme in ("http", "https"):
         from ragguard.engines.nli_models import ClassifyEntailer
@@ -52,16 +54,18 @@ def open_entailer(entailer: str | Entailer) -> Entailer:
 
 class ConnectedEntailer:
     """A wrapper around an entailer: asks about each pair once, and refuses to once what may be spent is spent. Opens
-    the other entailer anew in each process.
+    the other entailer anew in each process, and calls one of a user's own on a thread of its own.
 
     Args:
-        make: Returns the entailer that compares.
+        entailer: The entailer that compares, or its address.
         account: What may be spent. None: no limit.
     """
 
-    def __init__(self, make: Callable[[], Entailer], account: Account | None = None) -> None:
-        self._entailer = PerProcess(make)
-        self._entailer.get()
+    def __init__(self, entailer: str | Entailer, account: Account | None = None) -> None:
+        self._entailer = PerProcess(lambda: open_entailer(entailer))
+        kind = type(self._entailer.get())
+        self._calls = PerProcess(lambda: ForeignCalls(f"the entailer {kind.__name__}"))
+        self._is_foreign = kind.__module__.partition(".")[0] != "ragguard"
         self._known = PerProcess[dict[Pair, Known]](dict)
         self._account = account or Account()
 
@@ -78,16 +82,26 @@ class ConnectedEntailer:
     async def info(self) -> EngineInfo:
         """Returns the description of the entailer; the requests for it are counted."""
         with self._account.calling(0):
-            return await self._entailer.get().info()
+            return await self._called(lambda entailer: entailer.info())
 
     async def aclose(self) -> None:
-        """Closes the entailer."""
-        await self._entailer.get().aclose()
+        """Closes the entailer, and ends its thread."""
+        await self._called(lambda entailer: entailer.aclose())
+        if self._is_foreign:
+            self._calls.get().stop()
+
+    async def _called(self, call: Callable[[Entailer], Awaitable[T]]) -> T:
+        """Returns the result of a call of the entailer, made on the thread of one of a user's own."""
+        entailer = self._entailer.get()
+        return await (
+            self._calls.get().result(lambda: call(entailer)) if self._is_foreign else call(entailer)
+        )
 
     async def _ask(self, pairs: Sequence[Pair], *, deadline: float | None, priority: int) -> Entailments:
-        entailer = self._entailer.get()
         texts = "".join(pair.question * 2 + pair.premise + pair.hypothesis for pair in pairs)
         with self._account.calling() as call:
-            reply = await entailer.entail(pairs, deadline=deadline, priority=priority)
+            reply = await self._called(
+                lambda entailer: entailer.entail(pairs, deadline=deadline, priority=priority)
+            )
             call.settle(reply.usage, len(texts.encode("utf-8", "replace")))
             return reply

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar, cast
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import Layer, send_to
-from ragguard.engines.entailer import Entailer, Entailments, Pair
 from ragguard.engines.requests import Reply, Request
 from ragguard.errors import EngineProtocolError, EngineTimeout
 from ragguard.runtime.deadline import in_words
@@ -52,9 +51,8 @@ class ForeignCalls:
         weakref.finalize(self, loop.stop)
         return loop
 
-    async def close(self, thing: Engine | Entailer) -> None:
-        """Closes the object, and ends the thread; a further call starts another one."""
-        await self.result(thing.aclose)
+    def stop(self) -> None:
+        """Ends the thread; a further call starts another one."""
         self._loop.stop()
 
     async def result(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -118,28 +116,6 @@ class ForeignEngine(Layer):
 
     async def aclose(self) -> None:
         """Closes the engine, and ends its thread."""
-        await self._calls.get().close(self._engine)
-
-
-class ForeignEntailer:
-    """Does for an entailer of a user's own what ForeignEngine does for an engine."""
-
-    def __init__(self, entailer: Entailer) -> None:
-        self._entailer = entailer
-        self._calls = PerProcess(lambda: ForeignCalls(f"the entailer {type(entailer).__name__}"))
-
-    async def entail(
-        self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
-    ) -> Entailments:
-        """Returns one row for each pair."""
-        return await self._calls.get().result(
-            lambda: self._entailer.entail(pairs, deadline=deadline, priority=priority)
-        )
-
-    async def info(self) -> EngineInfo:
-        """Returns the description of the entailer."""
-        return await self._calls.get().result(self._entailer.info)
-
-    async def aclose(self) -> None:
-        """Closes the entailer, and ends its thread."""
-        await self._calls.get().close(self._entailer)
+        calls = self._calls.get()
+        await calls.result(self._engine.aclose)
+        calls.stop()

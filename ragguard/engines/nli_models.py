@@ -266,7 +266,7 @@ class CrossEncoder:
 
     async def aclose(self) -> None:
         """Releases the model's memory."""
-        await self._worker.close()
+        self._worker.close()
 
     def _load(self) -> tuple[Pretrained, NDArray[np.float64]]:
         """Returns the model, and which of its classes is which relation."""

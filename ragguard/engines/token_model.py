@@ -12,7 +12,6 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -79,8 +78,8 @@ class Tokens(Protocol):
         """Returns the ids of texts as they follow a prompt: a word's tokens depend on the text before it."""
         ...
 
-    async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        """Returns the tokens of each prompt, template and ending included."""
+    async def rows(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
+        """Returns the ids of each prompt, template and ending included, without holding an event loop up."""
         ...
 
     async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
@@ -170,16 +169,17 @@ class ProfiledModel:
             assert isinstance(request, DrawRequest)
             ask, output = self._draw, request.max_tokens
         prompts, cut = self.model.tokens.special.neutralised(request.prompts), dict[int, int]()
+
+        async def count(some: Sequence[Prompt]) -> list[int]:
+            return list(map(len, await self.model.tokens.rows(some, request.deadline)))
+
         try:
             rows, usage = await ask(request.about(prompts))
         except PromptTooLong as error:
             context = self.info.context or error.limit
-            if context is None or context <= output:
+            if context is None:
                 raise
-            count = partial(self.model.tokens.count, deadline=request.deadline)
             prompts, cut = await fit(prompts, count, context - output)
-            if not cut:
-                raise
             rows, usage = await ask(request.about(prompts))
         usage = replace(usage, prompts=len(prompts), seconds=time.monotonic() - began)
         return Reply([(*row, cut.get(index, 0)) for index, row in enumerate(rows)], usage)

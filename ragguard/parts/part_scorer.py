@@ -255,9 +255,7 @@ class ScoringProcess:
 
 def _serve(connection: Connection) -> None:
     """Scores the parts that come through the connection; the body of a process."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole group; the parent ends its processes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends its processes
     threading.Thread(target=_end_with_parent, name="ragguard-parent", daemon=True).start()
     asyncio.run(_work(connection))
 

@@ -37,11 +37,9 @@ __all__ = [
 ]
 
 
-@lru_cache(maxsize=2)
-def _corpus(split: Split) -> Corpus:
-    return Corpus(default_world(split))
+_corpus = lru_cache(maxsize=2)(Corpus)
 
 
 def retriever(k: int = 5, noise: float = 0.0, seed: int = 0, split: Split = "heldout") -> Retriever:
     """Returns a BM25 retriever over the default world's 10,000 passages; a share `noise` of its results is random."""
-    return Retriever(_corpus(split), k, noise, seed)
+    return Retriever(_corpus(default_world(split)), k, noise, seed)

@@ -33,24 +33,18 @@ PassageKind = Literal[
     "partial", "same_type", "near_name", "outdated",
 ]  # fmt: skip
 """The role of a passage in a case; the last four are in harder cases alone, which studies make."""
-HARM: dict[PassageKind, float] = {
-    "gold": 0.0,
-    "same_relation": 0.5,
-    "same_subject": 0.5,
-    "contradiction": 1.0,
-    "unrelated": 0.0,
-    "partial": 0.0,
-    "same_type": 0.25,
-    "near_name": 0.75,
-    "outdated": 1.0,
+_TRUTH: dict[PassageKind, tuple[float, int]] = {
+    "gold": (0.0, 5),
+    "same_relation": (0.5, 2),
+    "same_subject": (0.5, 2),
+    "contradiction": (1.0, 1),
+    "unrelated": (0.0, 1),
+    "partial": (0.0, 3),
+    "same_type": (0.25, 1),
+    "near_name": (0.75, 2),
+    "outdated": (1.0, 1),
 }
-GRADES: dict[PassageKind, int] = {
-    "gold": 5,
-    "same_relation": 2,
-    "same_subject": 2,
-    "contradiction": 1,
-    "unrelated": 1,
-}
+"""How much a passage of a kind can mislead, and its grade where nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +137,7 @@ def graded_passage(
 ) -> Passage:
     """Returns a passage whose point is a fact, with the truth about it and `more` in its metadata."""
     metadata = {
-        "kind": kind, "grade": grade, "harm": HARM[kind],
+        "kind": kind, "grade": grade, "harm": _TRUTH[kind][0],
         "subject": fact.subject, "relation": fact.relation, "object": fact.object, **more,
     }  # fmt: skip
     return Passage(text, id=f"{rng.getrandbits(48):012x}", metadata=metadata, grade=grade)
@@ -194,7 +188,9 @@ class _CaseMaker:
 
     def _passage(self, fact: Fact, kind: PassageKind, hop: int, grade: int = 0) -> Passage:
         text = state(self.rng, fact, self.split)
-        return graded_passage(self.rng, text, fact, kind, grade or GRADES[kind], {"hop": hop} if hop else {})
+        return graded_passage(
+            self.rng, text, fact, kind, grade or _TRUTH[kind][1], {"hop": hop} if hop else {}
+        )
 
     def _near(self, fact: Fact, hop: int, used: set[str]) -> list[Passage]:
         near: list[Passage] = []
@@ -258,16 +254,11 @@ def make_run(
         about = [p for p in case.distractors if p.metadata.get("hop", hop) == hop]
         near = [p for p in about if p.metadata["kind"] != "contradiction"]
         passages = rng.sample(near, min(junk, len(near)))
-        role = "gold"
-        if hop in mislead:
-            role = "misled"
-            passages.append(false[hop])
-            if hop == case.hops:
-                truth = str(false[hop].metadata["object"])
-        elif hop in miss:
-            role = "missed"
-        else:
-            passages.append(case.gold[hop - 1])
+        role = "misled" if hop in mislead else "missed" if hop in miss else "gold"
+        if role != "missed":
+            passages.append(false[hop] if role == "misled" else case.gold[hop - 1])
+        if role == "misled" and hop == case.hops:
+            truth = str(false[hop].metadata["object"])
         rng.shuffle(passages)
         steps.append(_step(query, passages, role))
     for _ in range(useless_steps):

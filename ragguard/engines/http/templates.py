@@ -103,16 +103,12 @@ class Templates:
             texts.append((await self._shape(messages, deadline)).render(messages) + self.ending)
         return texts
 
-    async def ids(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
+    async def rows(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
         """Returns the tokens of each prompt as the model gets it; one small request for each."""
         texts = await self.render(prompts, deadline)
         calls = {text: partial(self.tokens, text, deadline) for text in texts}
         found = dict(zip(calls, await in_parallel(calls.values(), _AT_ONCE), strict=True))
         return [found[text] for text in texts]
-
-    async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        """Returns how many tokens each prompt has, template and ending included."""
-        return [len(ids) for ids in await self.ids(prompts, deadline)]
 
     async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
         """Returns the ids of a text that stands alone; a model without a template puts its first token before it."""

@@ -85,7 +85,7 @@ class VllmModel:
         """Asks for all tokens behind all prompts, each followed by the first tokens of labels, in one call."""
         continued: Sequence[Rendered]
         if any(ask.after for ask in asks):
-            ids = await self.tokens.ids(request.prompts, request.deadline)
+            ids = await self.tokens.rows(request.prompts, request.deadline)
             continued = [[*prompt, *ask.after] for ask in asks for prompt in ids]
         else:  # then there is one ask, and no prompt needs to become ids
             continued = await self.tokens.render(request.prompts, request.deadline)
@@ -124,7 +124,7 @@ class VllmModel:
         self, request: ContinuationRequest, texts: Sequence[tuple[int, ...]]
     ) -> tuple[list[list[float]], Usage]:
         """Asks for the log-probabilities of all prompts with their texts as token ids, and takes those of the texts."""
-        prompts = await self.tokens.ids(request.prompts, request.deadline)
+        prompts = await self.tokens.rows(request.prompts, request.deadline)
         rows = list(zip(prompts, texts, strict=True))
         body = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
         choices, usage = await self._ask([[*prompt, *text] for prompt, text in rows], 1, body, request)

@@ -26,8 +26,6 @@ _MATRICES = {
     "q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output", "gate": "ffn_gate", "up": "ffn_up",
     "down": "ffn_down", "input_norm": "attn_norm", "post_norm": "ffn_norm",
 }  # fmt: skip
-_NEEDED = ("gguf", "tokenizers", "jinja2")
-"""The packages of the extra `smol`."""
 
 
 class GgufFile:
@@ -86,7 +84,7 @@ class GgufFile:
 
 def open_gguf(path: str | Path) -> GgufFile:
     """Reads and checks the header of a GGUF file; raises InvalidInput or EngineRejected with the way out."""
-    for package in _NEEDED:
+    for package in ("gguf", "tokenizers", "jinja2"):
         if find_spec(package) is None:
             raise MissingDependency(package, "models from GGUF files", "smol")
     file = Path(path).expanduser()
@@ -160,8 +158,8 @@ class GgufTokenizer:
         """Returns the conversation as the text that the model was trained on."""
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+        # A template that refuses a conversation calls what is undefined here, which raises a TemplateError, too.
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        environment.globals["raise_exception"] = _refuse
         return environment.from_string(str(self.chat_template)).render(
             messages=turns,
             add_generation_prompt=add_generation_prompt,
@@ -178,12 +176,6 @@ class GgufTokenizer:
     def _named(self, name: str) -> str:
         token = self._id(name)
         return "" if token is None else self._tokens[token]
-
-
-def _refuse(message: str) -> None:
-    from jinja2 import TemplateError
-
-    raise TemplateError(message)
 
 
 def _made(file: GgufFile, tokens: list[str], added: Mapping[str, bool]) -> Any:

@@ -62,7 +62,7 @@ class InProcessVllmEngine(LocalEngine):
             raise MissingDependency("vllm", "an engine that runs vLLM in this process", "vllm")
         load = partial(_open, str(model), checked_name(str(model)), dict(settings or {}))
         threads = PerProcess(lambda: DaemonThreads(_CALLS, "ragguard-vllm-call"))
-        super().__init__(Worker(f"vLLM with {model}", load, threads, _end))
+        super().__init__(Worker(f"vLLM with {model}", load, threads))
 
 
 def _open(name: str, name_or_path: str, settings: Mapping[str, Any]) -> Loaded:
@@ -82,7 +82,8 @@ def _open(name: str, name_or_path: str, settings: Mapping[str, Any]) -> Loaded:
     info = described(name, "vllm-inprocess", identity, int(config.max_model_len), ", through vLLM")
     if settings["scheduling_policy"] == "priority":
         info = replace(info, capabilities=info.capabilities | {"priority"})
-    return Loaded(_InProcessModel(name, vllm, loop), HfTokens(vllm.get_tokenizer()), info)
+    model = _InProcessModel(name, vllm, loop)
+    return Loaded(model, HfTokens(vllm.get_tokenizer()), info, model.end)
 
 
 async def _started(name_or_path: str, settings: Mapping[str, Any]) -> Any:
@@ -90,11 +91,6 @@ async def _started(name_or_path: str, settings: Mapping[str, Any]) -> Any:
     from vllm.v1.engine.async_llm import AsyncLLM
 
     return AsyncLLM.from_engine_args(AsyncEngineArgs(model=name_or_path, **settings))
-
-
-def _end(loaded: Loaded) -> None:
-    if isinstance(loaded.model, _InProcessModel):
-        loaded.model.end()
 
 
 class _InProcessModel:

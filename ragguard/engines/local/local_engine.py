@@ -44,17 +44,12 @@ class Worker(Generic[M]):
         what: The name of the model in errors.
         load: Returns the model; called in a thread, before the first job.
         threads: The threads. None: one of its own, since a model that computes in it takes one batch at a time.
-        end: Ends a model that is closed, in a thread, beside the jobs under way. None: it is only forgotten.
     """
 
     def __init__(
-        self,
-        what: str,
-        load: Callable[[], M],
-        threads: PerProcess[DaemonThreads] | None = None,
-        end: Callable[[M], None] | None = None,
+        self, what: str, load: Callable[[], M], threads: PerProcess[DaemonThreads] | None = None
     ) -> None:
-        self._what, self._model, self._end = what, PerProcess(load), end
+        self._what, self._model = what, PerProcess(load)
         self._threads = threads or PerProcess(lambda: DaemonThreads(1, "ragguard-model"))
         self._closed = False
 
@@ -80,12 +75,10 @@ class Worker(Generic[M]):
             unwanted.set()
             done.cancel()  # or asyncio would report the error of a job that nobody waits for
 
-    async def close(self) -> None:
-        """Gives the model's memory back. Jobs under way raise Closed after their batch."""
+    def close(self) -> M | None:
+        """Forgets the model and returns it, if it was loaded. Jobs under way raise Closed after their batch."""
         self._closed = True
-        model = self._model.forget()
-        if model is not None and self._end is not None:
-            await asyncio.to_thread(self._end, model)
+        return self._model.forget()
 
 
 Rows: TypeAlias = Sequence[Sequence[int]]
@@ -94,10 +87,6 @@ Rows: TypeAlias = Sequence[Sequence[int]]
 
 class LocalTokens(Tokens, Protocol):
     """The tokenizer and chat template of a model in this process."""
-
-    async def rows(self, prompts: Sequence[Prompt]) -> list[list[int]]:
-        """Returns the token ids of each prompt, without holding an event loop up."""
-        ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of an answer, without special tokens."""
@@ -142,6 +131,8 @@ class Loaded(NamedTuple):
     model: ComputingModel
     tokens: LocalTokens
     info: EngineInfo
+    end: Callable[[], object] = lambda: None
+    """Ends the model, beside the jobs under way."""
 
 
 def described(name: str, kind: str, identity: str, context: int, where: str = "") -> EngineInfo:
@@ -170,7 +161,8 @@ class LocalEngine(ModelEngine):
 
     async def aclose(self) -> None:
         """Gives the model's memory back."""
-        await self._worker.close()
+        if loaded := self._worker.close():
+            await asyncio.to_thread(loaded.end)
 
 
 class LoadedModel:

@@ -97,9 +97,8 @@ def weights_identity(name_or_path: str, config: Any) -> str:
         return str(getattr(config, "_commit_hash", None) or "")
     digest = hashlib.sha256()
     for file in sorted(folder.iterdir()):
-        if file.suffix not in (".json", ".safetensors", ".bin", ".jinja"):
-            continue
-        digest.update(f"{file.name} {file.stat().st_size}\0".encode() + ends_of(file))
+        if file.suffix in (".json", ".safetensors", ".bin", ".jinja"):
+            digest.update(f"{file.name} {file.stat().st_size}\0".encode() + ends_of(file))
     return digest.hexdigest()[:16]
 
 
@@ -148,12 +147,9 @@ class HfTokens:
     async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[str]:
         return [self._text(prompt) for prompt in prompts]
 
-    async def rows(self, prompts: Sequence[Prompt]) -> list[list[int]]:
+    async def rows(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
         """Returns the token ids of each prompt, from a thread: many long passages would hold an event loop up."""
         return await asyncio.to_thread(lambda: self._encode([self._text(prompt) for prompt in prompts]))
-
-    async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        return [len(row) for row in await self.rows(prompts)]
 
     async def continuations(
         self, texts: Sequence[str], deadline: float | None = None

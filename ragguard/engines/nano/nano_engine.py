@@ -142,7 +142,7 @@ class Tokenizer:
         lines = " ".join(words).split(NEWLINE)
         return NEWLINE.join(_TIGHT.sub("", line.strip()) for line in lines)
 
-    async def rows(self, prompts: Sequence[Prompt]) -> list[list[int]]:
+    async def rows(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
         """Returns the token ids of each prompt. Raises UnfitText where nano does not know a seventh of the words of a
         prompt, any word of its question, or what tells apart two answers in it."""
         rows = await self.render(prompts)
@@ -170,9 +170,6 @@ class Tokenizer:
     ) -> list[tuple[int, ...]]:
         """Returns the ids of texts; each word is one token, whatever stands before it."""
         return [tuple(self.encode(text)) or (self.unknown,) for text in texts]
-
-    async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        return [len(row) for row in await self.render(prompts)]
 
     async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
         return self.encode(text)

@@ -20,7 +20,7 @@ async def test_closing_ends_a_job_after_its_batch_and_refuses_the_next():
 
     under_way = asyncio.create_task(worker.run(batches))
     await aeventually(begun.is_set)
-    await worker.close()
+    worker.close()
     for job in (under_way, worker.run(batches)):
         with pytest.raises(Closed, match="the model was closed"):
             await job
@@ -35,4 +35,4 @@ async def test_job_without_an_end_is_given_up_after_its_time(monkeypatch):
             await model.run(lambda *_: released.wait(60))
     finally:
         released.set()
-        await model.close()
+        model.close()
