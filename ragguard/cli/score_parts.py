@@ -7,27 +7,23 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from ragguard.cli.run_source import about_references
 from ragguard.cli.terminal import progress_bar, reason_lines, say
 from ragguard.errors import EngineError, InvalidInput, MissingDependency
-
-if TYPE_CHECKING:
-    from ragguard.parts.job import Executor, PartJob, PreparedJob
-    from ragguard.storage.files.partfolder import PartCounts
-
-WHERE = "processes or ray, or, for N of them, processes:N or ray:N"
-"""The values that `--on` takes."""
+from ragguard.parts.job import Executor, PartJob, PreparedJob, carry_out, prepare
+from ragguard.parts.part_scorer import Processes
+from ragguard.storage.files.partfolder import PartCounts
 
 
 def executor_of(on: str, gpus: float | None = None) -> Executor:
     """Returns the executor that `--on` names; `gpus` are those of each actor of Ray."""
     kind, colon, number = on.partition(":")
     if kind not in ("processes", "ray") or (colon and not number.isdecimal()):
-        raise InvalidInput("--on", on, WHERE)
+        raise InvalidInput("--on", on, "processes or ray, or, for N of them, processes:N or ray:N")
     if kind == "ray":
         try:
             ray = import_module("ragguard_ray")
@@ -37,8 +33,6 @@ def executor_of(on: str, gpus: float | None = None) -> Executor:
         return executor
     if gpus is not None:
         raise InvalidInput("--gpus", gpus, "nothing without --on ray")
-    from ragguard.parts.part_scorer import Processes
-
     return Processes(int(number) if number else os.cpu_count() or 1)
 
 
@@ -53,14 +47,12 @@ def read_engine_args(text: str | None) -> dict[str, Any] | None:
     return arguments
 
 
-def score_in_parts(inputs: Sequence[str], job: PartJob, executor: Executor, *, retry_failures: bool) -> None:
+def score_in_parts(inputs: Sequence[str], job: PartJob, executor: Executor) -> None:
     """Scores an input in parts and prints the result.
 
     Raises typer.Exit(1) where something is missing, and typer.Exit(130) after Ctrl-C.
     """
-    from ragguard.parts.job import carry_out, prepare
-
-    prepared = prepare(inputs, job, workers=executor.workers, retry_failures=retry_failures)
+    prepared = prepare(inputs, job, workers=executor.workers)
     size, done = sum(part.end - part.start for part in prepared.parts.values()), prepared.before.bytes
     try:
         with progress_bar(progress_line(prepared), total=size, completed=done) as update:
@@ -96,9 +88,8 @@ def _sentence(prepared: PreparedJob) -> str:
     lines += reason_lines(reasons, "`ragguard report DIR --json --run ID`")
     if parts := before.parts_with_failures + now.parts_with_failures:
         lines.append(
-            f"{before.failures + now.failures:,} failures stand in {before.failed_runs + now.failed_runs:,} runs; the "
-            f"same command with --retry-failures scores their parts again, each as a whole: {parts:,} of "
-            f"{len(prepared.parts):,} parts"
+            f"{before.failures + now.failures:,} failures stand in {before.failed_runs + now.failed_runs:,} runs of "
+            f"{parts:,} parts; to score a part again, remove its counts in `parts` and run the same command"
         )
     if rejected := before.rejected + now.rejected:
         lines.append(f"{rejected:,} lines were rejected; the counts in `parts` name them")

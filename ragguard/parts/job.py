@@ -129,7 +129,7 @@ class PreparedJob:
     size: int
     """About how many bytes a part has."""
     left: list[Part] = field(default_factory=list)
-    """The parts to score: those that were not complete, and those that are scored again for their failures."""
+    """The parts to score: those that were not complete."""
     before: PartTotals = field(default_factory=PartTotals)
     """The counts of the other parts, which were complete before."""
     now: PartTotals = field(default_factory=PartTotals)
@@ -150,7 +150,6 @@ def prepare(
     *,
     workers: int = 1,
     size: int | None = None,
-    retry_failures: bool = False,
 ) -> PreparedJob:
     """Returns the parts of a job and which of them are left to do; raises whatever is wrong, and writes nothing.
 
@@ -162,7 +161,6 @@ def prepare(
         job: The settings.
         workers: How many processes will score; for the size of parts.
         size: About how many bytes a part of a new folder has. None: as it fits inputs and workers.
-        retry_failures: True where complete parts that hold failures are left to do as well, each as a whole.
     """
     folder, files = job.folder, find_runs(inputs)
     if any(folder.path.is_relative_to(Path(given).absolute()) for given in inputs):
@@ -180,7 +178,7 @@ def prepare(
     _check_unchanged(folder, complete, parts)
     prepared = PreparedJob(job=job, parts=parts, size=size)
     for key, part in parts.items():
-        if key not in complete or (retry_failures and complete[key].totals.failures):
+        if key not in complete:
             prepared.left.append(part)
         else:
             prepared.before.add(complete[key].totals)

@@ -51,7 +51,6 @@ def score(*words):
         (["runs.jsonl", "--on", "nonsense"], "--on: got 'nonsense'; allowed: processes"),
         (["runs.jsonl", "--on", "processes:0"], "workers: got 0"),
         (["runs.jsonl", "--gpus", "0.5"], "--gpus: got 0.5; allowed: nothing without --on ray"),
-        (["runs.jsonl", "--retry-failures", "--dry-run", "--on", "nowhere"], "--on: got 'nowhere'"),
         (["s3://bucket/runs"], "mount the object store, or copy from and to it"),
     ],
     ids=lambda value: None if isinstance(value, str) else " ".join(value),
@@ -79,9 +78,6 @@ def test_a_folder_for_the_scores_is_needed():
     done = score("runs.jsonl", "--engine-args", "{}")
     assert done.exit_code == 2
     assert "nothing without --on" in done.output
-    done = score("runs.jsonl", "--retry-failures")
-    assert done.exit_code == 2
-    assert "--retry-failures: got True; allowed: nothing without --on" in done.output
 
 
 def test_a_dry_run_names_the_lines_that_it_cannot_read(here):
@@ -127,19 +123,18 @@ def test_broken_lines_are_told_with_file_and_line(here):
 def test_failures_of_complete_parts_are_said_with_how_to_ask_again(here, monkeypatch):
     engine = ScriptedEngine(label=lambda text, label: 0.4)
     monkeypatch.setattr("ragguard.scorers.settings.connect", lambda *args, **more: engine)
-    monkeypatch.setattr("ragguard.cli.score_parts.executor_of", lambda *options: ExecutorHere())
+    monkeypatch.setattr("ragguard.cli.score.executor_of", lambda *options: ExecutorHere())
     engine.fault = lambda call: ValueError("odd")
     words = ("runs.jsonl", *ON, "--out", "out", "--scorers", "utility")
-    says = (
-        "failures stand in 3 runs; the same command with --retry-failures scores their parts again, each as a whole: "
-        "1 of 1 parts"
-    )
+    says = "failures stand in 3 runs of 1 parts; to score a part again, remove its counts"
     for _ in range(2):
         done = score(*words)
         assert done.exit_code == 1
         assert says in done.output
     engine.fault = lambda call: None
-    done = score(*words, "--retry-failures")
+    for counts in (here / "out" / "parts").glob("*.json"):
+        counts.unlink()
+    done = score(*words)
     assert (done.exit_code, says in done.output) == (0, False), done.output
 
 
@@ -175,7 +170,7 @@ class Broken:
     ids=["engine", "interrupt", "disk"],
 )
 def test_a_job_that_ends_early_says_what_to_do(here, monkeypatch, error, code, says):
-    monkeypatch.setattr("ragguard.cli.score_parts.executor_of", lambda *options: Broken(error))
+    monkeypatch.setattr("ragguard.cli.score.executor_of", lambda *options: Broken(error))
     done = score("runs.jsonl", *ON, "--out", "out")
     assert done.exit_code == code
     (line,) = done.output.strip().splitlines()

@@ -64,27 +64,23 @@ def test_a_stopped_job_goes_on_and_a_finished_one_asks_nothing_and_starts_nothin
     assert (again.before.runs, again.now.runs) == (40, 0)
 
 
-def test_failures_are_asked_again_when_it_is_said_and_only_their_parts(engine, job, tmp_path):
+def test_failures_are_asked_again_once_the_counts_of_their_part_are_removed(engine, job, tmp_path):
     runs = tmp_path / "runs.jsonl"
     write_runs([asking(at) for at in range(40)], runs)
     odd = ("question 03?", "question 30?")
     engine.fault = lambda call: ValueError("odd") if any(one in str(call.texts) for one in odd) else None
     report = score([runs], job, size=4000)
-    assert (report.now.failed_runs, report.now.parts_with_failures) == (2, 2)
+    assert report.now.failed_runs == 2
     engine.fault = lambda call: None
     asked, executor = len(engine.calls), ExecutorHere()
     report = score([runs], job, executor)
     assert (len(engine.calls), executor.started, report.before.failed_runs) == (asked, 0, 2)
 
-    with pytest.raises(KeyboardInterrupt):
-        score([runs], job, ExecutorHere(stop_after=1), retry_failures=True)
-    assert len(prepare([runs], job, retry_failures=True).left) == 1  # the other one keeps what it has
-    assert len(run_ids(job)) == 40
-    report = score([runs], job, retry_failures=True)
-    assert (report.now.parts, report.now.failures, report.before.failures) == (1, 0, 0)
-    assert report.before.runs + report.now.runs == 40
+    failed = [key for key in job.folder.finished() if job.folder.counts(key).totals.failures]
+    (job.folder.path / "parts" / f"{failed[0]}.json").unlink()
+    report = score([runs], job)
+    assert (report.now.parts, report.now.failures, report.before.failed_runs) == (1, 0, 1)
     assert run_ids(job) == sorted(f"r{at:02}" for at in range(40))
-    assert prepare([runs], job, retry_failures=True).left == []
 
 
 def test_more_files_are_added_and_changed_ones_are_refused(engine, job, runs, tmp_path):

@@ -6,8 +6,7 @@
     parts/KEY.json    the counts of the part; a part without this file is not complete
     driver.lock       locked by the process that scores into the folder
 
-A file is written under a name that begins with a dot, forced to the disk, and then renamed. A part that is scored once
-more loses its counts before its store is replaced, so that no reader takes the counts of another result for its own.
+A file is written under a name that begins with a dot, forced to the disk, and then renamed.
 """
 
 from __future__ import annotations
@@ -132,13 +131,13 @@ class PartFolder:
             yield
 
     def write(self, counts: PartCounts, scored: Iterable[ScoredRun]) -> None:
-        """Writes the runs of a part and, last, its counts, which make it complete; replaces an older result."""
+        """Writes the runs of a part and, last, its counts, which make it complete."""
         with closing(Store(scored=False)) as store:
             store.add_scored(scored)
             content = store.content()
         last = self.path / PARTS / f"{counts.key}.json"
         with self._writing():
-            _write(self._store_path(counts.key), content, outdated=last)
+            _write(self._store_path(counts.key), content)
             _write(last, json.dumps(dataclasses.asdict(counts)).encode())
 
     def clean(self) -> None:
@@ -186,16 +185,14 @@ def is_part_folder(path: str | Path) -> bool:
     return (Path(path) / SETTINGS).is_file()
 
 
-def _write(path: Path, content: bytes, outdated: Path | None = None) -> None:
-    """Writes a file under another name and, once it is on the disk, removes the file `outdated` and renames it."""
+def _write(path: Path, content: bytes) -> None:
+    """Writes a file under another name and, once it is on the disk, renames it."""
     temporary = path.with_name(f".{path.name}.{new_id()}")
     try:
         with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if outdated is not None:
-            outdated.unlink(missing_ok=True)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
