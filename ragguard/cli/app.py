@@ -60,25 +60,18 @@ def ends_in_a_sentence(command: str, run: Callable[P, None]) -> Callable[P, None
     @functools.wraps(run)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            run(*args, **kwargs)
+            return run(*args, **kwargs)
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
         except RagguardError as error:
-            say(f"ragguard {command}: {error}", error=True)
+            sentence = str(error)
         except (OSError, UnicodeError, MemoryError) as error:
-            say(
-                f"ragguard {command}: {type(error).__name__}: {error}; check the files and the disk",
-                error=True,
-            )
+            sentence = f"{type(error).__name__}: {error}; check the files and the disk"
         except Exception as error:
             if os.environ.get("RAGGUARD_TRACEBACK"):
                 raise
-            say(
-                f"ragguard {command}: {OWN_FAULT} ({type(error).__name__}: {error}); RAGGUARD_TRACEBACK=1 shows where",
-                error=True,
-            )
-        else:
-            return
+            sentence = f"{OWN_FAULT} ({type(error).__name__}: {error}); RAGGUARD_TRACEBACK=1 shows where"
+        say(f"ragguard {command}: {sentence}", error=True)
         raise typer.Exit(2)
 
     return guarded

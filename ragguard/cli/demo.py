@@ -27,7 +27,7 @@ from ragguard.analysis.hops import hop_table
 from ragguard.analysis.page import write_html
 from ragguard.analysis.pairs import compare, read_questions
 from ragguard.analysis.wording import MISLEADS
-from ragguard.errors import InvalidInput
+from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.records import Decision
 from ragguard.scorers.explanation import Explanation, explain
 from ragguard.storage.files.runfile import write_runs
@@ -50,13 +50,12 @@ def run(
     """Show ragguard at work, offline, on the small model and the made-up world that are part of the package."""
     console = Console(highlight=False)
     began = time.perf_counter()
-    attached = {title: module for title, package in FRAMEWORKS.items() if (module := _module(package))}
-    for title in FRAMEWORKS.keys() - attached.keys():
-        console.print(f"{title} is not installed here; pip install 'ragguard\\[demo]' shows it too.")
-    if not attached:
-        raise typer.Exit(2)
+    try:
+        modules = [import_module(f"{package}.demo") for package in FRAMEWORKS.values()]
+    except ImportError as error:
+        raise MissingDependency(error.name or "more", "ragguard demo", "demo") from error
     _make_room(out)
-    done = _demonstrate(attached, out, console)
+    done = _demonstrate(modules, out, console)
     folder = escape(shlex.quote(str(out)))
     console.print(
         f"in all    {time.perf_counter() - began:.1f} s\n\n"
@@ -83,13 +82,6 @@ def _make_room(out: Path) -> None:
         file.unlink()
 
 
-def _module(package: str) -> ModuleType | None:
-    try:
-        return import_module(f"{package}.demo")
-    except ImportError:
-        return None
-
-
 class ShownRun(NamedTuple):
     """A run with its scores and its explanation."""
 
@@ -107,21 +99,21 @@ class ShownRun(NamedTuple):
         return [step.decision for step in self.run.steps if step.decision]
 
 
-def _demonstrate(attached: dict[str, ModuleType], out: Path, console: Console) -> bool:
+def _demonstrate(modules: Sequence[ModuleType], out: Path, console: Console) -> bool:
     engine = connect("nano")
     stage = Stage(engine)
     plain, hard = stage.cases(COMPARED), stage.cases(GUARDED)
-    (one, module), (other, other_module) = next(iter(attached.items())), list(attached.items())[-1]
+    (one, module), (other, other_module) = zip(FRAMEWORKS, modules, strict=True)
     worse, better = out / "worse-search.db", out / "ragguard.db"
     clock = time.perf_counter()
     with RagGuard(engine=engine, store=worse, when="run") as rg:
-        stage.answer(rg, Agent(module, f"{one}, worse search", stage.worse_search), plain)
+        stage.answer(rg, plain, module, f"{one}, worse search", stage.worse_search)
         first = rg.flush(timeout=120)
     with RagGuard(engine=engine, store=better, when="run") as rg:
         guard = DistractorGuard(rg.engine, THRESHOLD, budget_ms=10_000)
-        stage.answer(rg, Agent(module, f"{one}, better search", stage.search), plain)
-        stage.answer(rg, Agent(other_module, f"{other}, guard", stage.search, guard), hard)
-        stage.answer(rg, Agent(other_module, f"{other}, no guard", stage.search), hard)
+        stage.answer(rg, plain, module, f"{one}, better search", stage.search)
+        stage.answer(rg, hard, other_module, f"{other}, guard", stage.search, guard)
+        stage.answer(rg, hard, other_module, f"{other}, no guard", stage.search)
         second = rg.flush(timeout=120)
         took = time.perf_counter() - clock
         runs = list(rg.runs())
@@ -199,17 +191,6 @@ NOISE = 0.8
 """The share of random passages among the finds of the worse search."""
 
 
-class Agent(NamedTuple):
-    """An agent of a framework, with the search that it uses and the guard behind that search, if there is one."""
-
-    module: ModuleType
-    """The module `demo` of the framework's integration."""
-    name: str
-    """The name of its runs."""
-    search: Retriever
-    guard: DistractorGuard | None = None
-
-
 class Stage:
     """Two-hop questions, and passages among which are many near misses: the same about another person or thing."""
 
@@ -224,14 +205,22 @@ class Stage:
         """Returns the questions at some places of those that were drawn."""
         return [self._drawn[place] for place in places]
 
-    def answer(self, rg: RagGuard, agent: Agent, cases: Sequence[Case]) -> None:
-        """Lets an agent answer the questions, captured by `rg`."""
+    def answer(
+        self,
+        rg: RagGuard,
+        cases: Sequence[Case],
+        module: ModuleType,
+        name: str,
+        search: Retriever,
+        guard: DistractorGuard | None = None,
+    ) -> None:
+        """Lets the agent in a framework's module `demo` answer the questions, captured by `rg` as runs of that name."""
         plans = {case.question: case.sub_questions for case in cases}
-        ask = agent.module.agent(plans.__getitem__, agent.search, self._read, agent.guard)
-        integration = import_module(agent.module.__name__.rpartition(".")[0])
+        ask = module.agent(plans.__getitem__, search, self._read, guard)
+        integration = import_module(module.__name__.rpartition(".")[0])
         integration.instrument(rg)
         for case in cases:
-            with rg.run(case.question, references=case.references, name=agent.name):
+            with rg.run(case.question, references=case.references, name=name):
                 ask(case.question)
         integration.uninstrument()
 

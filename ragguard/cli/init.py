@@ -86,10 +86,10 @@ def run(
     """
     if not folder.is_dir():
         raise InvalidInput("FOLDER", str(folder), "a folder that is there")
-    found, programs, unread = dict[str, str](), list[SourceFile](), list[Path]()
+    found, programs = dict[str, str](), list[SourceFile]()
     for path in _python_files(folder):
         if (source := read_file(path)) is None:
-            unread.append(path)
+            say(f"{os.path.relpath(path, folder)} could not be read as Python")
             continue
         name = os.path.relpath(path, folder)
         if "ragguard" in source.uses:
@@ -101,8 +101,6 @@ def run(
     found = {one: found[one] for one in KNOWN if one in found}
     for one, where in found.items():
         say(f"found {one} ({where})")
-    if unread:
-        say(f"{len(unread):,} could not be read as Python, such as {os.path.relpath(unread[0], folder)}")
     if extras := ",".join(KNOWN[one].extra for one in found if KNOWN[one].extra):
         say(f"\ninstall: pip install 'ragguard[{extras}]'")
     lines = lines_for(list(found))

@@ -11,28 +11,37 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ragguard.cli.run_source import RunFiles, RunSource, about_references, read_references
+from ragguard.cli.score_parts import executor_of, read_engine_args, score_in_parts
 from ragguard.cli.terminal import (
     EngineAddress,
     JudgeAddress,
     PromptSetName,
+    ScorerNames,
     names_of,
     reason_lines,
     say,
 )
+from ragguard.client import RagGuard
+from ragguard.engines.connect import connect_judge
+from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineError, EngineTimeout, InvalidInput, LowLabelMass, StoreError
-from ragguard.records import Usage
+from ragguard.parts.job import PartJob
+from ragguard.parts.part import find_runs
+from ragguard.records import ScoredRun, Usage
+from ragguard.runtime.arguments import output_path
 from ragguard.runtime.faults import without_times
-
-if TYPE_CHECKING:
-    from ragguard.client import RagGuard
-    from ragguard.records import ScoredRun
-    from ragguard.scorers.plan import Plan
-    from ragguard.storage.sqlite.store import Store
+from ragguard.scorers.plan import Plan, check_models
+from ragguard.scorers.settings import ScoringSettings
+from ragguard.storage.files.runfile import write_scores
+from ragguard.storage.sqlite.store import Store
+from ragguard.telemetry.back_ends import LangfuseScores, PhoenixAnnotations
+from ragguard.telemetry.otel import OtelSink
+from ragguard.traces.pulled import SCHEMES, server_of
 
 _COLLECTOR = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _STORE = "ragguard.db"
@@ -43,7 +52,6 @@ _LABEL_MASS = re.compile(r"\bonly \d\.\d+ on\b")
 _UNKNOWN_WORDS = re.compile(r"\b[\d.]+% of the words of a prompt\b")
 _NAMES = re.compile(r"^[a-z_]+( of passage \d+)?(, [a-z_]+( of passage \d+)?)*: ")
 """The scores that a reason kept from being given, at its beginning."""
-_SCORERS = "belief,utility,coverage, or for smol likelihood"
 CLOSE_SECONDS = 5.0
 
 
@@ -55,10 +63,7 @@ def run(
         typer.Option("--store", "-s", show_default=_STORE, help="Where runs and scores go; made if missing."),
     ] = None,
     judge: JudgeAddress = None,
-    scorers: Annotated[
-        str | None,
-        typer.Option(help="Some of belief, likelihood, utility, coverage, grades.", show_default=_SCORERS),
-    ] = None,
+    scorers: ScorerNames = None,
     prompts: PromptSetName = None,
     references: Annotated[
         Path | None,
@@ -118,14 +123,6 @@ def run(
             metavar="JSON", help='With --on: vLLM\'s arguments for vllm:MODEL, as {"max_model_len": 8192}.'
         ),
     ] = None,
-    retry_failures: Annotated[
-        bool,
-        typer.Option(
-            "--retry-failures",
-            help="With --on: also score complete parts again that hold failures, each as a whole; a part keeps its "
-            "result until the new one is written.",
-        ),
-    ] = False,
 ) -> None:
     """Score captured runs.
 
@@ -133,15 +130,10 @@ def run(
     Exit code 0: all is scored. 1: some lines or scores are missing, and the command said which and why. 2: nothing
     could be done: a wrong option, no such file, no engine, no store.
     """
-    from ragguard.cli.score_parts import executor_of, read_engine_args, score_in_parts
-    from ragguard.runtime.arguments import output_path
-    from ragguard.scorers.settings import ScoringSettings
-
     names = names_of(scorers)
     right_answers = {} if references is None else read_references(references)
     allowed = "nothing without --on"
     refused: dict[str, object] = {"--engine-args": engine_args, "--gpus": gpus}
-    refused["--retry-failures"] = retry_failures
     if on is not None:
         allowed = "nothing beside --on: files are scored into the folder of --out, by processes of their own budgets"
         refused = {"--since": since, "--write-back": write_back, "--store": store, "--max-tokens": max_tokens}
@@ -151,20 +143,14 @@ def run(
     if on is not None:
         if not out:
             raise InvalidInput("--out", out, "a folder for the scores, with --on")
-        from ragguard.parts.job import PartJob
-        from ragguard.parts.part import find_runs
-
         executor = executor_of(on, gpus)
+        given = read_engine_args(engine_args)
         scoring = ScoringSettings(
-            engine=engine,
-            judge=judge,
-            scorers=names,
-            prompts=prompts,
-            engine_args=read_engine_args(engine_args),
+            engine=engine, judge=judge, scorers=names, prompts=prompts, engine_args=given
         )
         job = PartJob(scoring=scoring, out=out, references=right_answers, concurrency=concurrency)
         if not dry_run:
-            score_in_parts(files, job, executor, retry_failures=retry_failures)
+            score_in_parts(files, job, executor)
             return
         files, out = [str(path) for path in find_runs(files)], None
     store = store or _STORE
@@ -195,16 +181,12 @@ def run(
             f"\n{source.rejected} lines were rejected, see above; mend them and run the same command again"
         )
     say(sentence, error=True)
-    if source.rejected or (not dry_run and (tally.reasons or tally.gave_up)):
+    if source.rejected or (not dry_run and tally.reasons):
         raise typer.Exit(1)
 
 
 def _written_back(files: list[str]) -> list[Any]:
     """Returns the sink that writes scores back to the server of the traces; refuses several servers."""
-    from ragguard.telemetry.back_ends import LangfuseScores, PhoenixAnnotations
-    from ragguard.telemetry.otel import OtelSink
-    from ragguard.traces.pulled import SCHEMES, server_of
-
     kinds: dict[str, Callable[[str], Any]] = {}
     for file in files:
         if file.startswith(SCHEMES):
@@ -231,7 +213,6 @@ class _Tally:
     reasons: Counter[str] = field(default_factory=Counter)
     unanswered: int = 0
     """The number of runs in a row for which the engine gave no answer."""
-    gave_up: bool = False
 
     def count(self, scored: ScoredRun) -> None:
         """Counts one scored run."""
@@ -251,7 +232,7 @@ class _Tally:
             f"{self.usage.requests:,} requests, {self.usage.prompt_tokens:,} tokens read, "
             f"{self.usage.output_tokens:,} written"
         ]
-        if self.gave_up:
+        if self.unanswered >= GIVE_UP_AFTER:
             lines.append(
                 f"the engine gave no answer for {GIVE_UP_AFTER} runs in a row, so this stopped; run the same command "
                 "again when it is back"
@@ -272,10 +253,6 @@ def _cause(message: str) -> str:
 async def _score(
     source: RunSource, engine: str, store: str, options: Mapping[str, Any], out: str | None, *, stops: bool
 ) -> _Tally:
-    from ragguard.client import RagGuard
-    from ragguard.scorers.settings import ScoringSettings
-    from ragguard.storage.files.runfile import write_scores
-
     tally = _Tally()
     rg = RagGuard(engine, store=store, **options)
     try:
@@ -289,7 +266,6 @@ async def _score(
                 tally.count(scored)
                 _must_be_written(rg.store)
                 if tally.unanswered >= GIVE_UP_AFTER:
-                    tally.gave_up = True
                     break
         if out is not None:
             await asyncio.to_thread(write_scores, rg.store.scored_runs(texts=False), out)
@@ -301,10 +277,6 @@ async def _score(
 async def _check_models(rg: RagGuard, options: Mapping[str, Any], *, stops: bool) -> None:
     """Asks the models one question of each kind before the first run. What they cannot answer ends the command where
     the scorers were not chosen by hand, since most scores would be failures; else it is said."""
-    from ragguard.engines.connect import connect_judge
-    from ragguard.engines.prompts import load_prompts
-    from ragguard.scorers.plan import check_models
-
     judge = connect_judge(options["judge"]) if options["judge"] else rg.engine
     try:
         await check_models(rg.engine, judge, load_prompts(options["prompts"]) if options["prompts"] else None)
@@ -329,9 +301,6 @@ def _must_be_written(store: Store) -> None:
 
 
 async def _plan(source: RunSource, engine: str, options: Mapping[str, Any]) -> Plan:
-    from ragguard.client import RagGuard
-    from ragguard.scorers.plan import Plan
-
     rg = RagGuard(engine, store=None, **options)
     total = Plan()
     for run in source.runs():

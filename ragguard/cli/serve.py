@@ -9,8 +9,11 @@ from typing import Annotated
 
 import typer
 
-from ragguard.cli.terminal import EngineAddress, JudgeAddress, PromptSetName, names_of, say
+from ragguard.cli.terminal import EngineAddress, JudgeAddress, PromptSetName, ScorerNames, names_of, say
+from ragguard.client import RagGuard
 from ragguard.errors import InvalidInput, MissingDependency, StoreError
+from ragguard.guard import DistractorGuard
+from ragguard.traces.spool import Spool
 
 TOKEN = "RAGGUARD_TOKEN"
 _SWITCH_SECONDS = 0.001
@@ -22,13 +25,7 @@ def run(
     engine: EngineAddress = "auto",
     store: Annotated[str, typer.Option("--store", "-s", help="Where runs and scores go.")] = "ragguard.db",
     judge: JudgeAddress = None,
-    scorers: Annotated[
-        str | None,
-        typer.Option(
-            help="Some of belief, likelihood, utility, coverage, grades; none to keep runs unscored.",
-            show_default="belief,utility,coverage, or for smol likelihood",
-        ),
-    ] = None,
+    scorers: ScorerNames = None,
     prompts: PromptSetName = None,
     host: Annotated[
         str, typer.Option(help=f"The address to listen at. Any but this machine's own needs {TOKEN}.")
@@ -54,7 +51,8 @@ def run(
 
     Addresses: / (a live page), /v1/traces (OTLP), /v1/runs, /v1/prune, /v1/advise, /v1/feedback, /compute_info_gain,
     /metrics, /healthz, /readyz.
-    What was taken and is not scored when it ends goes on when it starts again.
+    What was taken and is not scored when it ends goes on when it starts again. With --scorers none runs are kept
+    unscored.
     Exit code 0: ended by Ctrl-C or SIGTERM. 2: it could not begin: a wrong option or engine, no store, or an
     address that is taken.
     """
@@ -66,18 +64,12 @@ def run(
     try:
         import uvicorn
 
-        from ragguard.serve.app import Endpoints, application
+        from ragguard.serve.app import Endpoints, InfoGain, application
+        from ragguard.serve.ingest import Ingest
     except ImportError as error:
         raise MissingDependency(error.name or "more", "ragguard serve", "serve") from error
-    from ragguard.client import RagGuard
-    from ragguard.guard import DistractorGuard
-    from ragguard.serve.app import InfoGain
-    from ragguard.serve.ingest import Ingest
-    from ragguard.traces.spool import Spool
 
-    names = names_of(scorers)
-    if names == ("none",):
-        names = ()
+    names = () if scorers == "none" else names_of(scorers)
     rg = RagGuard(engine, judge=judge, scorers=names, prompts=prompts, store=store, exit_timeout=0.0)
     service = Endpoints(
         rg,

@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
 
 from ragguard.errors import InvalidInput
 from ragguard.text.secret_filter import strip_control_characters
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
-    from ragguard.analysis.validation.tables import Table
-
+    from ragguard.analysis.validation.tables import Table as ResultTable
 
 DEFAULT_WIDTH = 120
 """The width of a table where the terminal's width is not known, as in a CI log."""
@@ -72,8 +73,6 @@ def speak_any_encoding() -> None:
 
 def screen() -> Console:
     """Returns the console for tables."""
-    from rich.console import Console
-
     known = "COLUMNS" in os.environ or any(map(os.isatty, range(3)))
     return Console(highlight=False, width=None if known else DEFAULT_WIDTH)
 
@@ -81,8 +80,6 @@ def screen() -> Console:
 @contextmanager
 def work_status() -> Iterator[Callable[[str, int, int], None]]:
     """Shows in a terminal what is being done, and yields the function that is told it, and how much of it is done."""
-    from rich.console import Console
-
     with Console(stderr=True).status("") as status:
         yield lambda what, done, of: status.update(f"{what}: {done:,} of {of:,}")
 
@@ -97,9 +94,6 @@ def reason_lines(reasons: Counter[str], whole: str) -> list[str]:
 @contextmanager
 def progress_bar(description: str, *, total: int | None, completed: int = 0) -> Iterator[Callable[..., None]]:
     """Shows a progress bar in a terminal, beside the output proper, and yields the function that updates it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
     console = Console(stderr=True)
     columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
@@ -109,9 +103,6 @@ def progress_bar(description: str, *, total: int | None, completed: int = 0) -> 
 
 def show_table(console: Console, title: str, columns: Sequence[Column]) -> None:
     """Prints the columns that fit into the terminal, and names those that do not: the most dispensable ones."""
-    from rich import box
-    from rich.table import Table
-
     widths = {id(column): _needed(column) for column in columns}
     shown = list(columns)
     while (wide := 1 + sum(widths[id(one)] for one in shown)) > console.width and any(
@@ -138,7 +129,7 @@ def show_table(console: Console, title: str, columns: Sequence[Column]) -> None:
         console.print(f"A wider terminal shows more: {', '.join(left_out)}.")
 
 
-def show_results(tables: Sequence[Table]) -> None:
+def show_results(tables: Sequence[ResultTable]) -> None:
     """Prints tables of results with their notes; a narrow terminal leaves out their last columns."""
     from ragguard.analysis.wording import as_markup
 
@@ -157,8 +148,6 @@ def show_results(tables: Sequence[Table]) -> None:
 
 def _needed(column: Column) -> int:
     """Returns the width that a column needs, with its margin."""
-    from rich.text import Text
-
     return 3 + (
         column.least or max(Text.from_markup(cell).cell_len for cell in (column.title, *column.cells))
     )
@@ -166,8 +155,6 @@ def _needed(column: Column) -> int:
 
 def _in_two_lines(console: Console, cell: str, width: int) -> Text:
     """Returns a cell in at most two lines of the width; one that is cut ends in "…"."""
-    from rich.text import Text
-
     lines = list(Text.from_markup(cell).wrap(console, max(1, width)))
     if len(lines) > 2:
         del lines[2:]
@@ -182,6 +169,14 @@ ENGINES = "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_F
 EngineAddress: TypeAlias = Annotated[str, typer.Option("--engine", "-e", help=f"{ENGINES}.")]
 JudgeAddress: TypeAlias = Annotated[
     str | None, typer.Option("--judge", help="Another engine, for relevance, ratings and grades.")
+]
+ScorerNames: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--scorers",
+        help="Some of belief, likelihood, utility, coverage, grades.",
+        show_default="belief,utility,coverage, or for smol likelihood",
+    ),
 ]
 LabelFile: TypeAlias = Annotated[
     Path | None,

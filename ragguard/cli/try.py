@@ -29,7 +29,7 @@ from ragguard.engines.base import Engine
 from ragguard.engines.connect import choose, connect
 from ragguard.engines.engine import Verbs
 from ragguard.engines.prompts import load_prompts
-from ragguard.errors import InvalidInput, StoreError
+from ragguard.errors import InvalidInput
 from ragguard.metrics.answers import query_gain
 from ragguard.records import Passage, Score
 from ragguard.scorers.probes import query_likelihood
@@ -90,54 +90,47 @@ def run(
     texts = read_folder(folder)
     address = choose().address if engine == "auto" else engine
     say(_about(texts, folder, address))
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(
-            f"{out} cannot hold the results ({error.strerror}); name a folder with --out"
-        ) from error
-    model = connect(engine)
-    scorers = ["likelihood"] if _is_local(address) else None
+    out.mkdir(parents=True, exist_ok=True)
+    model, local, code = connect(engine), _is_local(address), 0
+    scorers = ["likelihood"] if local else None
+    searches: list[tuple[Sequence[str], Callable[[str], object] | None]] = [(questions, None)]
+    if wordings or other:
+        searches.append((wordings or questions, other))
+    means: list[list[RunMeans]] = [[] for _ in searches]
     with RagGuard(model, scorers=scorers, store=out / "ragguard.db", exit_timeout=0.0) as rg:
-        stopped, complete = False, True
-        search, local = Search(texts.passages), _is_local(address)
-        before: list[RunMeans] = []
-        after: list[RunMeans] = []
+        search = Search(texts.passages)
         try:
             with progress_bar("", total=len(questions)) as update:
-                for number, question in enumerate(questions, 1):
-                    update(description=f"question {number} of {len(questions)}")
-                    whole, means = _ask(rg, search, question, by_likelihood=local)
-                    if wordings or other:
-                        way = f"--retriever {retriever}" if other else "the other wording"
-                        say(f"\nthe same question, with {way}:")
-                        before.append(means)
-                        wording = wordings[number - 1] if wordings else ""
-                        more, means = _ask(
-                            rg, search, question, by_likelihood=local, wording=wording, retriever=other
-                        )
-                        after.append(means)
-                        whole = whole and more
-                    complete = complete and whole
+                for number, question in enumerate(questions):
+                    update(description=f"question {number + 1} of {len(questions)}")
+                    for way, (wording, finder) in enumerate(searches):
+                        if way:
+                            named = f"--retriever {retriever}" if finder else "the other wording"
+                            say(f"\nthe same question, with {named}:")
+                        whole, found = _ask(rg, search, question, wording[number], finder, local)
+                        means[way].append(found)
+                        code = code if whole else 1
                     update(advance=1)
         except KeyboardInterrupt:
-            stopped = True
+            code = 130
         if local:
             say(LEGEND)
-        if before:
-            _compare(before, after)
-        _finish(out, stopped, browser)
+        if means[-1] is not means[0] and means[-1]:
+            _compare(*means)
+        page = out / "report.html"
+        write_html(open_source(out / "ragguard.db").overviews(MISLEADS), page, "ragguard: your own texts")
+        say(f"\n{'stopped; what is done is in' if code == 130 else 'written to'} {page}")
+    if browser and sys.stdout.isatty():
+        webbrowser.open(page.absolute().as_uri())
     say(f"{time.perf_counter() - began:.1f} s")
-    if stopped or not complete:
-        raise typer.Exit(130 if stopped else 1)
+    if code:
+        raise typer.Exit(code)
 
 
 def _about(texts: Texts, folder: Path, engine: str) -> str:
     """Says what was read, and who answers."""
     skipped = "".join(f"; {remark}" for remark in texts.remarks)
-    files = "1 file" if texts.files == 1 else f"{texts.files:,} files"
-    passages = "1 passage" if len(texts.passages) == 1 else f"{len(texts.passages):,} passages"
-    about = f"{folder}: {files}, {passages}{skipped}. Answers and numbers: {engine}"
+    about = f"{folder}: {texts.files:,} files, {len(texts.passages):,} passages{skipped}. Answers and numbers: {engine}"
     if engine == "smol":
         about += ", a small model of English that is often wrong; --engine names yours"
     return about + "."
@@ -152,10 +145,9 @@ def _ask(
     rg: RagGuard,
     search: Search,
     question: str,
-    *,
+    wording: str,
+    retriever: Callable[[str], object] | None,
     by_likelihood: bool,
-    wording: str = "",
-    retriever: Callable[[str], object] | None = None,
 ) -> tuple[bool, RunMeans]:
     """Searches twice, for a wording of the question, answers, scores, and prints the run; returns whether it has all
     its scores, and their means.
@@ -163,7 +155,6 @@ def _ask(
     A small model in the process is given the passage that fits the question best, and no other: with more, it mostly
     misses what is there.
     """
-    wording = wording or question
     first = retrieve(retriever, wording) if retriever else search(content_words(wording), K)
     wanted = left_open(wording, first, search)
     left = " ".join(wanted)
@@ -198,11 +189,7 @@ def _compare(before: list[RunMeans], after: list[RunMeans]) -> None:
         if not any(run.means for run in runs):
             say(f"\nnot compared: of what the {way} way to search found, nothing could be scored")
             return
-    try:
-        found = compare(questions_of(before), questions_of(after))
-    except InvalidInput as error:
-        say(f"\nnot compared: {error}")
-        return
+    found = compare(questions_of(before), questions_of(after))
     say(f"\nsecond way to search against the first: {found.verdict.sentence}")
     for change in found.decisive:
         say(f"  {change.metric}: {change.before:z.3f} before, {change.after:z.3f} after")
@@ -228,19 +215,6 @@ async def _fits(engine: Engine, question: str, passages: list[Passage]) -> list[
     return [query_gain(one, alone) for one in after]
 
 
-def _finish(out: Path, stopped: bool, browser: bool) -> None:
-    """Writes the page of all runs in the store, says where it is, and opens it."""
-    page = out / "report.html"
-    try:
-        write_html(open_source(out / "ragguard.db").overviews(MISLEADS), page, "ragguard: your own texts")
-    except InvalidInput:  # stopped before the first answer
-        say("stopped before anything was answered")
-        return
-    say(f"\n{'stopped; what is done is' if stopped else 'written to'} {page}")
-    if browser and sys.stdout.isatty():
-        webbrowser.open(page.absolute().as_uri())
-
-
 FIT = Series("query_gain", "passage", False, "passages")
 """The fit of passages to the whole question, although a search may have asked for a part of it only."""
 
@@ -252,8 +226,6 @@ def load_retriever(name: str) -> Callable[[str], object]:
     try:
         module, function = name.split(":")
         found = getattr(import_module(module), function)
-        if not callable(found):
-            raise TypeError(f"{function} cannot be called")
     except Exception as error:
         allowed = "module:function, a function that takes a question and returns passages"
         raise InvalidInput("--retriever", name, f"{allowed} ({type(error).__name__}: {error})") from error

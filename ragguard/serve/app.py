@@ -219,8 +219,6 @@ class Endpoints:
             advice = await self.rg.advice.aadvise(run_of_data(asked.run), asked.budget_ms)
         except InvalidInput as wrong:
             raise InvalidInput(f"run.{wrong.argument}", wrong.value, wrong.allowed) from wrong
-        except AdviceError as error:
-            raise HTTPException(400, str(error)) from error
         return JSONResponse(asdict(advice))
 
     async def feedback(self, request: Request) -> Response:
@@ -294,8 +292,5 @@ def application(service: Endpoints, token: str = "") -> ASGIApp:
 async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return failed(request, error.status_code, error.detail, error.headers)
-    return (
-        failed(request, 400, str(error))
-        if isinstance(error, InvalidInput)
-        else failed(request, 503, str(error), _LATER)
-    )
+    status, headers = (400, None) if isinstance(error, InvalidInput | AdviceError) else (503, _LATER)
+    return failed(request, status, str(error), headers)

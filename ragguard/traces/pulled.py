@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import httpx
@@ -51,18 +51,9 @@ def since_time(given: str) -> datetime:
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-class TraceServer(NamedTuple):
-    """The server that an address of traces names."""
-
-    kind: str
-    """`phoenix` or `langfuse`."""
-    url: str
-    project: str
-    """The name of a Phoenix' project; '' for Langfuse, whose keys name it."""
-
-
-def server_of(address: str) -> TraceServer:
-    """Returns the server and the project that an address names; raises InvalidInput where it names none."""
+def server_of(address: str) -> tuple[str, str, str]:
+    """Returns what an address names: `phoenix` or `langfuse`, the server's URL, and the project, which is "" for
+    Langfuse, whose keys name it; raises InvalidInput where it names none."""
     parts = urlsplit(address)
     kind, _, scheme = parts.scheme.partition("+")
     project = unquote(parts.path.strip("/"))
@@ -70,9 +61,9 @@ def server_of(address: str) -> TraceServer:
         allowed = "phoenix://HOST/PROJECT, such as phoenix://localhost:6006/default, or langfuse://HOST"
         raise InvalidInput("address", address, allowed)
     if kind == "langfuse":
-        return TraceServer(kind, f"{scheme or 'https'}://{parts.netloc}", "")
+        return kind, f"{scheme or 'https'}://{parts.netloc}", ""
     port = "" if parts.port or scheme else ":6006"
-    return TraceServer(kind, f"{scheme or 'http'}://{parts.netloc}{port}", project)
+    return kind, f"{scheme or 'http'}://{parts.netloc}{port}", project
 
 
 def spans_at(
@@ -86,13 +77,13 @@ def spans_at(
         transport: An httpx transport in place of the usual one.
     """
     access: Mapping[str, Any]
-    server = server_of(address)
-    if server.kind == "phoenix":
-        url, access = phoenix_access(server.url)
-        path, asked = f"/v1/projects/{quote(server.project, safe='')}/spans", {"limit": "1000"}
+    kind, url, project = server_of(address)
+    if kind == "phoenix":
+        url, access = phoenix_access(url)
+        path, asked = f"/v1/projects/{quote(project, safe='')}/spans", {"limit": "1000"}
         read, start, advice = phoenix_span, "start_time", _PHOENIX_THERE
     else:
-        url, keys = langfuse_access(server.url)
+        url, keys = langfuse_access(url)
         access, path, asked = {"auth": keys}, _OBSERVATIONS, dict(_OBSERVED)
         read, start, advice = langfuse_span, "fromStartTime", _LANGFUSE_THERE
     if since is not None:

@@ -105,18 +105,9 @@ def test_a_place_that_cannot_hold_the_results_is_one_sentence(tmp_path, out):
     assert re.fullmatch(r"ragguard demo: .+/file.*; check the files and the disk\n", done.output)
 
 
-def test_demo_without_any_framework_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "FRAMEWORKS", {"One": "no_such_package", "Other": "neither_this"})
+def test_demo_without_a_framework_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "FRAMEWORKS", {"One": "ragguard_langchain", "Other": "neither_this"})
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out")])
     assert done.exit_code == 2
-    assert done.output.count("pip install 'ragguard[demo]'") == 2
+    assert "pip install 'ragguard[demo]'" in done.output
     assert not (tmp_path / "out").exists()
-
-
-def test_demo_with_one_framework_shows_that_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "FRAMEWORKS", {"LangGraph": "ragguard_langchain", "Other": "neither_this"})
-    monkeypatch.setattr(demo, "COMPARED", (114,))
-    monkeypatch.setattr(demo, "GUARDED", (68,))
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    assert "Other is not installed here" in done.output

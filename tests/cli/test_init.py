@@ -198,5 +198,5 @@ def test_folders_of_others_and_broken_files_are_passed_over(make):
     )
     done = init()
     assert "found LangChain" not in done.output
-    assert "1 could not be read as Python, such as broken.py" in done.output
+    assert "broken.py could not be read as Python" in done.output
     assert init("missing").exit_code == 2

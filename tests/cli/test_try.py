@@ -63,15 +63,15 @@ def test_stopped_command_leaves_what_is_done(texts, monkeypatch):
     tryout = import_module("ragguard.cli.try")  # a word of Python, which no import statement names
     ask = tryout._ask
 
-    def stops(rg, search, question, **options):
+    def stops(rg, search, question, *options):
         if question == "stop":
             raise KeyboardInterrupt
-        return ask(rg, search, question, **options)
+        return ask(rg, search, question, *options)
 
     monkeypatch.setattr(tryout, "_ask", stops)
     done, out = tried(texts, QUESTION, "stop", "--engine", "nano")
     assert done.exit_code == 130
-    assert "what is done is" in done.output
+    assert "what is done is in" in done.output
     assert [one.run.question for one in read_scored(out / "ragguard.db")] == [QUESTION]
     assert (out / "report.html").exists()
 
@@ -133,7 +133,7 @@ def test_second_way_to_search_that_finds_nothing_is_not_compared_and_says_why(te
 @pytest.mark.parametrize(("arguments", "said"), [
     (["--retriever", "mine"], "module:function"),
     (["--retriever", "no_such_module:search"], "ModuleNotFoundError"),
-    (["--retriever", "os:sep"], "cannot be called"),
+    (["--retriever", "os:sep"], "is not callable"),
     (["--retriever", "math:sqrt"], "a function that answers a question (TypeError"),
     (["--against", "a", "--against", "b"], "another wording for each question"),
 ])  # fmt: skip
