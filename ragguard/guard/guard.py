@@ -97,12 +97,11 @@ class DistractorGuard:
         whole_number("min_keep", min_keep, 0)
         whole_number("pause_after", pause_after, 1)
         threshold_policy = UtilityThreshold(threshold)
-        if not isinstance(policies, list | tuple | None):
-            raise InvalidInput("policies", policies, "a list of policies, or None for the threshold alone")
-        self.policies: tuple[Policy, ...] = (threshold_policy,) if policies is None else tuple(policies)
-        for policy in self.policies:
-            if not isinstance(policy, Policy):
-                raise InvalidInput("policies", policy, "policies: something with `needs_utility` and `drop`")
+        chosen = (threshold_policy,) if policies is None else policies
+        if not isinstance(chosen, list | tuple) or not all(isinstance(one, Policy) for one in chosen):
+            allowed = "a list of policies, with `needs_utility` and `drop`, or None for the threshold alone"
+            raise InvalidInput("policies", policies, allowed)
+        self.policies: tuple[Policy, ...] = tuple(chosen)
         self.min_keep = min_keep
         self.engine = connect(engine)
         check_reads("engine", self.engine)

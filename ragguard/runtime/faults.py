@@ -54,10 +54,10 @@ class Faults:
         """Counts the fault as `note` does, and logs the error's type and place alone: the message and its causes may
         quote a text that nobody may read."""
         if self._is_new(where, error):
-            log.error(
-                f"%s, {_GOES_ON}; the error's message is left out, as it may quote the text",
-                raised(where, error),
-            )
+            frames = traceback.extract_tb(error.__traceback__, limit=-1)
+            place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+            why = f"{where} raised {type(error).__name__}{place}"
+            log.error(f"%s, {_GOES_ON}; the error's message is left out, as it may quote the text", why)
 
     def _is_new(self, where: str, error: BaseException) -> bool:
         """Counts the fault; returns whether none of its type was seen at that place before."""
@@ -68,13 +68,6 @@ class Faults:
                 return False
             self._known.add(kind)
             return True
-
-
-def raised(function: str, error: BaseException) -> str:
-    """Returns which function raised what and where, without the error's message."""
-    frames = traceback.extract_tb(error.__traceback__, limit=-1)
-    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    return f"{function} raised {type(error).__name__}{place}"
 
 
 def describe(error: BaseException) -> str:

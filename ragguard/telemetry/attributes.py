@@ -13,11 +13,9 @@ from ragguard.telemetry.values import Attributes, Content, Value, identifier
 from ragguard.text.plain import plain_metadata
 
 Event = tuple[str, dict[str, Value]]
-MOST = 128
-"""The number of attributes that OpenTelemetry keeps of a span."""
-RESERVED = 40
-"""The number of attributes of a step's span that are kept free of documents, so that the attributes which identify
-the step are never evicted."""
+DOCUMENTS, SCORES = 20, 17
+"""The most documents of a step's span, and the most scores of an evaluation's: OpenTelemetry keeps 128 attributes, and
+would evict those which identify the span."""
 
 
 def digest(text: str) -> str:
@@ -26,10 +24,10 @@ def digest(text: str) -> str:
 
 
 class Writer:
-    """Builds attributes, of at most so many documents, and with the texts that may leave the process."""
+    """Builds attributes, with the texts that may leave the process."""
 
-    def __init__(self, content: Content, max_documents: int) -> None:
-        self.content, self.max_documents = content, max_documents
+    def __init__(self, content: Content) -> None:
+        self.content = content
 
     def run(self, run: Run) -> Attributes:
         """Returns the attributes of a run's CHAIN span, without its scores."""
@@ -52,8 +50,7 @@ class Writer:
         """Returns the attributes of a step's RETRIEVER span, the documents first."""
         span = Attributes()
         with_text = self.content.outputs
-        fitting = (MOST - RESERVED) // (4 if with_text else 2)
-        shown = step.passages[: min(self.max_documents, fitting)]
+        shown = step.passages[:DOCUMENTS]
         for index, passage in enumerate(shown):
             name = f"retrieval.documents.{index}.document"
             if with_text:
@@ -136,8 +133,7 @@ class Writer:
         name; of a run as a whole its explanation in words."""
         span = Attributes()
         single = [score for score in scores if score.level != "passage"]
-        fitting = (MOST - RESERVED) // 5
-        for index, score in enumerate(single[:fitting]):
+        for index, score in enumerate(single[:SCORES]):
             name = f"evaluations.{index}.evaluation"
             if self.content.texts:
                 span.add(f"{name}.explanation", score.explanation)
@@ -146,7 +142,7 @@ class Writer:
             span.add(f"{name}.identifier", identity(score))
             span.add(f"{name}.score", score.value)
             span.add(f"{name}.name", score_name(score))
-        span.skipped += len(single[fitting:])
+        span.skipped += len(single[SCORES:])
         self._passages(span, [score for score in scores if score.level == "passage"])
         self._usage(span, sum((score.usage for score in scores), Usage()))
         span.add(n.SCORE_ENGINE, ", ".join(sorted({score.engine for score in scores if score.engine})))

@@ -217,12 +217,11 @@ class LangfuseScores:
 
     Args:
         url: The server's address. The project's keys are those in LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY.
-        transport: An httpx transport in place of the usual one.
     """
 
-    def __init__(self, url: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, url: str) -> None:
         self.url, auth = langfuse_access(url)
-        self._client = httpx.AsyncClient(base_url=self.url, timeout=10, transport=transport, auth=auth)
+        self._client = httpx.AsyncClient(base_url=self.url, timeout=10, auth=auth)
 
     async def submit(self, scored: ScoredRun) -> None:
         """Posts the scores of a run and its steps."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter
 
 from ragguard._version import __version__
-from ragguard.records import Score, ScoredRun, Usage
+from ragguard.records import ScoredRun, Usage
 from ragguard.telemetry import names as n
 from ragguard.telemetry.attributes import score_name
 from ragguard.telemetry.values import identifier
@@ -55,11 +55,8 @@ class Instruments:
         for step in scored.run.steps if scored.run.status != "open" else ():
             if step.decision is not None:
                 self._guard.record(step.decision.elapsed_ms, {"status": step.decision.status})
-        self._spend(scored.scores)
-
-    def _spend(self, scores: Sequence[Score]) -> None:
-        for engine in {score.engine for score in scores}:
-            usage = sum((score.usage for score in scores if score.engine == engine), Usage())
+        for engine in {score.engine for score in scored.scores}:
+            usage = sum((score.usage for score in scored.scores if score.engine == engine), Usage())
             model = identifier(engine)
             self._tokens.add(usage.prompt_tokens, {"model": model, "type": "input"})
             self._tokens.add(usage.output_tokens, {"model": model, "type": "output"})

@@ -29,7 +29,6 @@ from opentelemetry.trace import (
 from ragguard._version import __version__
 from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.records import RetrievalStep, Run, ScoredRun, TraceContext
-from ragguard.runtime.arguments import whole_number
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.explanation import explain
@@ -58,7 +57,6 @@ class OtelSink:
         project: The project's name at `otlp`.
         spans_only: True: `otlp` gets no metrics, for a back end that takes spans alone.
         capture_content: Whether queries, passages and answers are written. None: as the environment says, else not.
-        max_documents: How many passages of a step are written, 0 or more; attributes say how many there were.
     """
 
     def __init__(
@@ -70,9 +68,7 @@ class OtelSink:
         project: str = "ragguard",
         spans_only: bool = False,
         capture_content: bool | None = None,
-        max_documents: int = 20,
     ) -> None:
-        whole_number("max_documents", max_documents, 0)
         for name, provider, verb in (
             ("tracer_provider", tracer_provider, "get_tracer"),
             ("meter_provider", meter_provider, "get_meter"),
@@ -82,7 +78,7 @@ class OtelSink:
         self._given = (tracer_provider, meter_provider)
         private = otlp is not None and tracer_provider is None and not configured()
         self._private = (otlp, project, spans_only) if otlp is not None and private else None
-        self._write = Writer(Content.chosen(capture_content), max_documents)
+        self._write = Writer(Content.chosen(capture_content))
         self._here = PerProcess(self._begin)
         self._here.get()
 

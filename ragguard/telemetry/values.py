@@ -57,19 +57,15 @@ class Attributes:
     def _clean(self, value: Any) -> Value | None:
         if isinstance(value, (list, tuple)):
             items = [self.scalar(item) for item in value]
-            kept = [item for item in items if item is not None]
-            if len(kept) != len(items) or len({type(item) for item in kept}) > 1:
+            if None in items or len(set(map(type, items))) > 1:
                 return None
-            return kept  # type: ignore[return-value]  # all of one type, which no type can say
+            return items  # type: ignore[return-value]  # all of one type, which no type can say
         return self.scalar(value)
 
     def scalar(self, value: Any) -> Scalar | None:
         """Returns the value as a plain one; None for one that no span can carry."""
         if not isinstance(value, (str, bool, int, float)) and hasattr(value, "item"):
-            try:
-                value = value.item()
-            except (TypeError, ValueError):
-                return None
+            value = value.item()
         if isinstance(value, bool):
             return value
         if isinstance(value, float):

@@ -20,7 +20,7 @@ from ragguard.scorers.explanation import explain
 from ragguard.telemetry.attributes import Writer
 from ragguard.telemetry.values import Content
 
-WRITER = Writer(Content.chosen(True), max_documents=20)
+WRITER = Writer(Content.chosen(True))
 
 
 @contextmanager

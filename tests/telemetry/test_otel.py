@@ -109,7 +109,7 @@ async def test_run_of_an_unsampled_trace_gets_no_span(collector, provider):
 
 @pytest.mark.parametrize("content", [False, True])
 async def test_sixty_documents_never_push_out_what_names_the_span(collector, provider, content):
-    await OtelSink(provider, capture_content=content, max_documents=60).submit(two_hops(60))
+    await OtelSink(provider, capture_content=content).submit(two_hops(60))
     for span in collector.of("RETRIEVER"):
         assert span.dropped == 0
         assert len(span.attributes) <= 128
@@ -232,7 +232,6 @@ async def test_every_name_that_arrives_is_declared_once_and_explained(collector,
         {"otlp": "localhost:4318"},
         {"otlp": "http://localhost:4318/v1/traces/"},
         {"capture_content": "SOMETIMES"},
-        {"max_documents": -1},
     ],
 )
 def test_settings_that_cannot_be_right_are_refused(settings):
