@@ -20,7 +20,7 @@ from ragguard.records import Usage
 
 Value: TypeAlias = tuple[Any, ...]
 """The answer to one prompt: a tuple of plain values, which JSON can hold and the garbage collector does not look at.
-The last one is the number of tokens that were cut from the prompt."""
+The first one is numbers, or samples, the last one the number of tokens that were cut from the prompt."""
 
 
 @dataclass(frozen=True, slots=True)

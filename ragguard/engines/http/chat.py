@@ -177,7 +177,9 @@ def _content(given: Any, url: str) -> str:
 
 
 def _token(url: str, entry: Any) -> Token:
-    text = needed(entry, str, "token", url=url, expected="a `token` with its log-probability")
+    text = optional(entry, str, "token")
+    if text is None:
+        raise unexpected(url, "a `token` with its log-probability", entry)
     return Token(text, checked_logprob(entry.get("logprob")))
 
 

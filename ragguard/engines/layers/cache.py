@@ -157,18 +157,15 @@ class Cache(Layer):
         with self._lock:
             for key, value in values.items():
                 self._weight -= self._kept.pop(key, (0, ()))[0]
-                self._kept[key] = weight, _ = 1 + _numbers(value) // 8, value
+                # Numbers, or samples with the numbers of their tokens: most of what a long answer takes.
+                first = value[0]
+                samples = first if first and isinstance(first[0], tuple) else [("", first, True)]
+                weight = 1 + sum([len(logprobs) for _, logprobs, _ in samples]) // 8
+                self._kept[key] = weight, value
                 self._weight += weight
             while self._weight > self._max_weight and len(self._kept) > 1:
                 _, (weight, _) = self._kept.popitem(last=False)
                 self._weight -= weight
-
-
-def _numbers(value: Any) -> int:
-    """Returns how many numbers a value holds, which are most of the memory that a long one takes."""
-    if not isinstance(value, tuple) or not value:
-        return 0
-    return len(value) if isinstance(value[0], float) else sum(map(_numbers, value))
 
 
 class _Leader(Future[Values]):
