@@ -109,11 +109,6 @@ def fitted(record: T) -> T:
     return made
 
 
-def text_fields(kind: type) -> Mapping[str, FieldType]:
-    """Returns those fields of a record class that may hold texts of a user's."""
-    return record_type(kind).texts
-
-
 def _check(record: Any, argument: str) -> None:
     try:
         record_type(type(record)).check(record)

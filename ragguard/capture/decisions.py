@@ -59,18 +59,16 @@ def about(verdict: Verdict, candidates: Sequence[Passage], *, alone: bool = True
 
 def is_about_passages(decision: object) -> TypeGuard[Decision]:
     """Returns False for what no guard has decided: an application may hand over anything in place of a decision."""
-    return (
-        type(decision) is Decision
-        and all(type(part) is list for part in (decision.kept, decision.dropped, decision.would_drop))
-        and all(type(one) is Dropped for one in (*decision.dropped, *decision.would_drop))
-        and all(
-            type(passage) is Passage and type(passage.text) is str
-            for passage in (
-                *decision.kept,
-                *(one.passage for one in (*decision.dropped, *decision.would_drop)),
-            )
-        )
-    )
+    if type(decision) is not Decision:
+        return False
+    lists = (decision.kept, decision.dropped, decision.would_drop)
+    if not all(type(one) is list for one in lists):
+        return False
+    drops = [*decision.dropped, *decision.would_drop]
+    if not all(type(drop) is Dropped for drop in drops):
+        return False
+    passages = [*decision.kept, *(drop.passage for drop in drops)]
+    return all(type(passage) is Passage and type(passage.text) is str for passage in passages)
 
 
 def merged(first: Decision | None, second: Decision) -> Decision:
@@ -144,22 +142,17 @@ def _ranks(judged: Sequence[Passage], candidates: Sequence[Passage]) -> list[int
 
     No rank is returned twice.
     """
-    free: dict[tuple[str, str], list[int]] = {}
-    by_id: dict[str, list[int]] = {}
-    by_text: dict[str, list[int]] = {}
-    for rank, candidate in enumerate(candidates, 1):
-        free.setdefault(_key(candidate), []).append(rank)
-        by_id.setdefault(candidate.id, []).append(rank)
-        by_text.setdefault(candidate.text, []).append(rank)
+    ranks: dict[tuple[str | None, str | None], list[int]] = {}
+    for rank, one in enumerate(candidates, 1):
+        for key in (_key(one), (one.id, None), (None, one.text)):
+            ranks.setdefault(key, []).append(rank)
     used: set[int] = set()
     found = []
-    for passage in judged:
-        same = free.get(_key(passage), [])
-        # A text that was rewritten on the way keeps its id.
-        named = by_id.get(passage.id, []) if passage.id else []
-        # A passage that was cut out of a tool's text has no id.
-        nameless = [] if passage.id else by_text.get(passage.text, [])
-        rank = next((rank for rank in (*same, *named, *nameless) if rank not in used), 0)
+    for one in judged:
+        # A text that was rewritten on the way keeps its id; a passage that was cut out of a tool's text has none.
+        alike = (one.id, None) if one.id else (None, one.text)
+        same = (*ranks.get(_key(one), ()), *ranks.get(alike, ()))
+        rank = next((rank for rank in same if rank not in used), 0)
         used.add(rank)
         found.append(rank)
     return found

@@ -104,7 +104,11 @@ class RunHandle(CurrentCall):
         _handles.set((*_open_handles(), self))
         if around is not None and "parent_run_id" not in self.metadata:
             self.metadata["parent_run_id"] = around.id
-        if self._join():
+        run = self.recorder.named(self.names.caller_id) if self.names.resumes else None
+        if run is not None:  # it is open in this process: the code that began it also ends it
+            run.collected = self._collected if run.collected is None else run.collected
+            self._joined, self._collected = True, run.collected
+            self.id, self.sampled = run.id, run.sampled
             return self
         self.sampled = self.recorder.run_started(
             self.id, self.question, name=self.name, references=self.references,
@@ -112,17 +116,6 @@ class RunHandle(CurrentCall):
             started_ns=self._started_ns, collect=self._collected, names=self.names,
         )  # fmt: skip
         return self
-
-    def _join(self) -> bool:
-        """Continues a run that is open in this process. The code that began the run also ends it."""
-        run = self.recorder.named(self.names.caller_id) if self.names.resumes else None
-        if run is None:
-            return False
-        if run.collected is None:
-            run.collected = self._collected
-        self._joined, self._collected = True, run.collected
-        self.id, self.sampled = run.id, run.sampled
-        return True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -57,8 +57,6 @@ Advise: TypeAlias = Callable[[Run | CapturedRun, float], Advice]
 """Returns advice about a run within a number of milliseconds; blocks its caller."""
 AdviseAsync: TypeAlias = Callable[[Run | CapturedRun, float], Awaitable[Advice]]
 """Does what an `Advise` does, without blocking the event loop."""
-ANSWERS = "ragguard.answers"
-"""Metadata key of a run inside `with rg.run(...)` that got more than one answer: how many."""
 _SEVERAL_ANSWERS = (
     "run {!r} got more than one answer; the last one counts, unless run.answered(...) names the answer"
 )
@@ -99,8 +97,6 @@ class OpenRun:
     answer: str | None = None
     answered: bool = False
     """True where the application has given the answer itself."""
-    answers: int = 0
-    """The number of answers that frameworks have reported."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     index: int = 0
     turns: Turns = field(default_factory=Turns)
@@ -139,11 +135,9 @@ class OpenRun:
         self.sub_questions = self.sub_questions or end.sub_questions
         if self.answered or end.answer is None:
             return
-        self.answer = end.answer
-        self.answers += bool(end.answer)
-        if end.answer and self.answers > 1:
-            self.notes = {**self.notes, ANSWERS: self.answers}
+        if self.answer and end.answer:
             NOTICES.once("several answers in a run", _SEVERAL_ANSWERS.format(self.id))
+        self.answer = end.answer
 
 
 class OpenRuns:

@@ -250,16 +250,12 @@ class ToolResult:
             return items
 
 
-def _copied(value: Any) -> Any:
-    """Returns a copy two levels deep: the list of items, and each item."""
-    if isinstance(value, Mapping):
-        return {key: _copied_items(inner) for key, inner in value.items()}
-    return _copied_items(value)
-
-
-def _copied_items(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [dict(item) if isinstance(item, Mapping) else item for item in value]
+def _copied(value: Any, depth: int = 3) -> Any:
+    """Returns a copy three levels deep: what holds the list of items, the list, and each item."""
+    if depth and isinstance(value, Mapping):
+        return {key: _copied(inner, depth - 1) for key, inner in value.items()}
+    if depth and isinstance(value, (list, tuple)):
+        return [_copied(inner, depth - 1) for inner in value]
     return value
 
 

@@ -124,9 +124,9 @@ def found(text: str) -> list[Passage]:
     return passages if passages is not None else [passage(text)] if text.strip() else []
 
 
-def json_of(text: str) -> Any:
-    """Returns the list or the object that a text is in JSON; the text itself where it is neither."""
-    if text.lstrip()[:1] not in ("[", "{") or len(text) > LONGEST:
+def json_of(text: Any) -> Any:
+    """Returns the list or the object that a text is in JSON; any other value as it is."""
+    if not isinstance(text, str) or text.lstrip()[:1] not in ("[", "{") or len(text) > LONGEST:
         return text
     try:
         return json.loads(text)
@@ -145,9 +145,7 @@ def unwrapped(value: Any) -> Any:
 
 
 def _found(value: object, declared: bool, depth: int) -> list[Passage] | None:
-    if isinstance(value, str):
-        value = json_of(value)
-    value = unwrapped(value)
+    value = unwrapped(json_of(value))
     if not depth or not isinstance(value, (Mapping, list)):
         return None
     if isinstance(value, list):
@@ -163,8 +161,8 @@ def _found(value: object, declared: bool, depth: int) -> list[Passage] | None:
         held = value.get(name)
         if isinstance(held, (list, Mapping)) and (inner := _found(held, declared, depth - 1)) is not None:
             return inner
-    content = json_of(value["content"]) if isinstance(value.get("content"), str) else None
-    return None if isinstance(content, str) else _found(content, declared, depth - 1)
+    content = value.get("content")
+    return _found(content, declared, depth - 1) if isinstance(content, str) else None
 
 
 def _in_list(items: list[Any], declared: bool, depth: int) -> list[Passage] | None:
@@ -178,7 +176,7 @@ def _in_list(items: list[Any], declared: bool, depth: int) -> list[Passage] | No
 
 def _passage_in(item: object, declared: bool) -> Passage | None:
     """Returns the passage that an item of a search result is; None for an item of another kind of list."""
-    item = unwrapped(json_of(item) if isinstance(item, str) else item)
+    item = unwrapped(json_of(item))
     if isinstance(item, list) and len(item) == 2 and isinstance(item[1], (int, float)):
         item = unwrapped(item[0])  # a pair with its score
     if isinstance(item, Mapping):

@@ -24,7 +24,7 @@ from ragguard.capture.retrievals import WholeRun
 from ragguard.records import Decision, Dropped, Failure, RetrievalStep, Run
 from ragguard.runtime import scalars
 from ragguard.runtime.faults import Faults
-from ragguard.schema import FieldType, ListType, RecordType, fitted, text_fields
+from ragguard.schema import FieldType, ListType, RecordType, fitted, record_type
 from ragguard.text.plain import plain_metadata
 from ragguard.text.secret_filter import without
 
@@ -149,7 +149,7 @@ class Redactor:
         changed: dict[str, Any] = {}
         # By identity of the value, so that one list that stands in two fields stays one list.
         values: dict[int, Any] = {}
-        for name, described in text_fields(kind).items():
+        for name, described in record_type(kind).texts.items():
             if not hasattr(source, name):
                 continue
             value = getattr(source, name)

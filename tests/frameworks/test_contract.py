@@ -432,7 +432,7 @@ def test_of_several_calls_in_a_run_the_last_answer_counts_and_a_warning_says_so(
     with caplog.at_level(logging.WARNING, "ragguard"), RunHandle(framework.recorder, QUESTION):
         framework.ask()
         framework.ask()
-    assert (captured.run.answer, captured.run.metadata["ragguard.answers"]) == (ANSWER, 2)
+    assert captured.run.answer == ANSWER
     assert "got more than one answer" in caplog.text
 
 
