@@ -15,16 +15,20 @@ from sys import getsizeof
 from types import NoneType
 from typing import Any
 
-from ragguard.capture.events import Event, RunStarted, StepEnded
-from ragguard.capture.retrievals import WholeRun
-from ragguard.records import Passage
+from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.retrievals import Retrieval, WholeRun
+from ragguard.records import Passage, RetrievalStep, Run
 
 EVENT = 1024
 """Bytes of an event itself, without its content."""
-_CONTENT = (
-    "query", "found", "passages", "candidates", "question", "answer", "references", "pool", "metadata", "decision",
-    "advice",
-)  # fmt: skip
+_CONTENT: dict[type, tuple[str, ...]] = {
+    WholeRun: ("query", "found"),
+    Retrieval: ("query", "found", "candidates", "metadata"),
+    RetrievalStep: ("query", "passages", "candidates", "metadata"),
+    StepAmended: ("passages", "decision", "advice"),
+    Run: ("question", "references", "pool", "metadata"),
+    RunEnded: ("question", "answer", "references", "pool", "metadata"),
+}
 """The attributes that hold the content of an event, or of the record in an event."""
 _DEPTH = 6
 """How deep the content of an event is looked into."""
@@ -41,7 +45,8 @@ def size_of(event: Event | WholeRun) -> int:
     if isinstance(event, RunStarted | StepEnded):
         held = getattr(event.made, "__self__", getattr(event.made, "args", event.made))  # made or not
     try:
-        content = held if type(held) is tuple else [getattr(held, name, None) for name in _CONTENT]
+        names = next((names for kind, names in _CONTENT.items() if isinstance(held, kind)), ())
+        content = held if type(held) is tuple else [getattr(held, name) for name in names]
         different = {id(value): value for value in content}  # passages are often the candidates
         return EVENT + _size([*different.values()])
     except Exception:  # noqa: BLE001 - an object of the user's may raise anything when it is read

@@ -77,10 +77,6 @@ class PassageTable:
                 return position
         return len(self.items)
 
-    def stored_digests(self) -> list[bytes]:
-        """Returns the digests of the texts of the items that the row had before."""
-        return [bytes.fromhex(item[0]) for item in self.items[: len(self.items) - len(self.digests)]]
-
     def within(self, body: Data) -> Data:
         """Returns a body with the passages as its last entry, `items`."""
         return {**body, "items": self.items} if self.items else body

@@ -134,7 +134,7 @@ STEP_COLUMNS: Final = (
     "id", "idx", "turn", "query", "status", "tool", "started_ns", "ended_ns", "body", "k",
 )  # fmt: skip
 # The fields that have neither a column nor a form: the schema writes and reads them.
-_MORE_OF_RUN: Final = other_fields(
+MORE_OF_RUN: Final = other_fields(
     Run, *RUN_FORMS, "id", "name", "question", "answer", "steps", "status", "started_ns", "ended_ns"
 )
 _MORE_OF_STEP: Final = other_fields(RetrievalStep, *_STEP_FORMS, *STEP_COLUMNS, "run_id", "index")
@@ -153,16 +153,9 @@ def _read(body: Data, forms: Mapping[str, Form], items: Items) -> Data:
     return {name: form.read(body[name], items) for name, form in forms.items() if name in body}
 
 
-def run_body(run: Run, table: PassageTable) -> Data:
-    """Returns the values of a run that have no column of their own, without the table's passages."""
-    body = data_of_fields(run, _MORE_OF_RUN)
-    take(body, run, RUN_FORMS, table)
-    return body
-
-
 def run_of(row: Row, body: Data, texts: Texts) -> Run:
     """Returns the run of a row, without its steps."""
-    values = _read(body, RUN_FORMS, _items(body, texts)) | read_fields(Run, body, _MORE_OF_RUN)
+    values = _read(body, RUN_FORMS, _items(body, texts)) | read_fields(Run, body, MORE_OF_RUN)
     return Run(
         row["id"], row["question"], answer=row["answer"], status=row["status"], name=row["name"],
         started_ns=row["started_ns"], ended_ns=row["ended_ns"], **values,

@@ -23,9 +23,10 @@ from ragguard.records import FEEDBACK, Run
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.threads import TimeSlice
+from ragguard.schema import data_of_fields
 from ragguard.storage.sqlite.ledger import delete_runs, find_run
 from ragguard.storage.sqlite.passages import PassageTable, change_uses, digests_in
-from ragguard.storage.sqlite.rows import RUN_FORMS, STEP_COLUMNS, StepRow, amend, run_body, step_row, take
+from ragguard.storage.sqlite.rows import MORE_OF_RUN, RUN_FORMS, STEP_COLUMNS, StepRow, amend, step_row, take
 from ragguard.storage.sqlite.schema import Data, dump, maybe, storable
 
 EventRow: TypeAlias = RunStarted | StepRow | StepAmended | RunEnded
@@ -51,6 +52,7 @@ _WRITE_STEP: Final = (
     f"INSERT INTO steps (run, {', '.join(STEP_COLUMNS)}) VALUES (?, {', '.join('?' * len(STEP_COLUMNS))}) "
     "ON CONFLICT (run, id) DO UPDATE SET body = excluded.body, status = excluded.status, k = excluded.k"
 )
+_NO_PASSAGES: Final = PassageTable({})
 _PART = "part"
 """Key in a run's body: the number of its latest part, where the run has gone on."""
 
@@ -70,9 +72,6 @@ class RunRow:
     columns: dict[str, Any]
     """The values of the columns beside the body."""
     body: Data
-    """The values that have no column of their own, without the passages."""
-    table: PassageTable
-    """The passages of the body."""
     is_new: bool = False
     steps: dict[str, StepRow] = field(default_factory=dict)
     """The steps that are not in the tables yet, by their ids; a step that is reported twice counts once."""
@@ -81,7 +80,7 @@ class RunRow:
 
     def captured(self) -> tuple[object, ...]:
         """Returns what makes a run another one: all that was captured of it, without feedback."""
-        body: Data = json.loads(dump(self.table.within(self.body)))
+        body: Data = json.loads(dump(self.body))
         body.get("metadata", {}).pop(FEEDBACK, None)
         names = ("name", "question", "answer", "status", "started_ns", "ended_ns")
         return body, *(self.columns[name] for name in names)
@@ -207,8 +206,7 @@ class Writing:
         )
         row = self._opened(run.id).row
         metadata = {**run.metadata, **row.body.get("metadata", {})}
-        take(row.body, replace(run, metadata=metadata, trace=None), RUN_FORMS, row.table)
-        row.body[_PART] = number
+        row.body = self._with(row.body, replace(run, metadata=metadata, trace=None)) | {_PART: number}
         row.columns |= {**_NOT_DUE, "owner": self._owner, "status": "open", "attempts": 0}
         row.columns["question"] = row.columns["question"] or storable(run.question)
         row.columns["revision"] += 1
@@ -229,6 +227,7 @@ class Writing:
         row, columns = part.row, part.row.columns
         if event.void and not part.number:
             del self._rows[columns["seq"]], self._parts[event.run_id]
+            self._uses.subtract(digests_in(row.body) if row.is_new else ())
             if not row.is_new:
                 delete_runs(self._db, [columns["seq"]])
             return
@@ -236,7 +235,7 @@ class Writing:
             return  # another process, or another call, has gone on with it since
         self.ended += columns["status"] == "open"
         self.changed.discard(columns["id"])
-        take(row.body, event, RUN_FORMS, row.table)
+        row.body = self._with(row.body, event)
         if event.waits_for:
             row.names.append((storable(event.waits_for), "thread"))
         if event.question and not (part.number and columns["question"]):
@@ -296,9 +295,7 @@ class Writing:
         if (row := self._rows.get(seq)) is None:  # always the same object for the same run
             statement = f"SELECT body, {', '.join(_EMPTY_RUN)} FROM runs WHERE seq = ?"
             columns = dict(self._db.execute(statement, (seq,)).fetchone())
-            body = json.loads(columns.pop("body"))
-            table = PassageTable(self.texts, body.pop("items", ()))
-            row = self._rows[seq] = RunRow(columns, body, table)
+            row = self._rows[seq] = RunRow(columns, json.loads(columns.pop("body")))
         part = self._parts[run_id] = StoredPart(row, *place)
         return part
 
@@ -311,7 +308,7 @@ class Writing:
             ).fetchone()[0]
         self._last_seq += 1
         columns = {**_EMPTY_RUN, "seq": self._last_seq, "id": storable(run.id), "owner": owner}
-        row = RunRow(columns, {}, PassageTable(self.texts), is_new=True)
+        row = RunRow(columns, {}, is_new=True)
         self._fill(row, run)
         self._rows[self._last_seq] = row
         self._parts[run.id] = StoredPart(row)
@@ -323,15 +320,23 @@ class Writing:
             "name": storable(run.name), "question": storable(run.question), "answer": maybe(run.answer),
             "status": run.status, "started_ns": run.started_ns, "ended_ns": run.ended_ns,
         }  # fmt: skip
-        if row.table.items:
-            self._uses.subtract(row.table.stored_digests())
-            row.table = PassageTable(self.texts)
-        part = row.body.get(_PART)
-        row.body = run_body(run, row.table)
-        if part is not None:
-            row.body[_PART] = part
+        before, row.body = row.body, self._with(data_of_fields(run, MORE_OF_RUN), run)
+        if _PART in before:
+            row.body[_PART] = before[_PART]
+        if "items" in before:
+            self._uses.subtract(digests_in(before))
         if caller_id := run.metadata.get(CALLER_ID):
             row.names.append((storable(str(caller_id)), "caller"))
+
+    def _with(self, body: Data, record: Run | RunEnded) -> Data:
+        """Returns the body of a run with the values that a record has."""
+        if record.pool is None:
+            take(body, record, RUN_FORMS, _NO_PASSAGES)
+            return body
+        table = PassageTable(self.texts, body.pop("items", ()))
+        take(body, record, RUN_FORMS, table)
+        self._uses.update(table.digests)
+        return table.within(body)
 
     def _step(self, row: RunRow, id: str) -> tuple[Any, ...] | None:
         """Returns the columns of a step of a run; None where the run has none of this id."""
@@ -364,8 +369,7 @@ class Writing:
             columns = row.columns
             if not self._scored and columns["status"] != "open" and columns["owner"] == self._owner:
                 columns |= _NOT_DUE
-            runs.append((*columns.values(), dump(row.table.within(row.body))))
-            digests += row.table.digests
+            runs.append((*columns.values(), dump(row.body)))
             for step in row.steps.values():
                 steps.append((seq, *step.columns))
                 digests += step.digests
