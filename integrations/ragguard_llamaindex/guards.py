@@ -44,9 +44,8 @@ class DistractorPostprocessor(BaseNodePostprocessor):
         super().__init__(**settings)
 
     def __getstate__(self) -> NoReturn:
-        """Raises TypeError, as a guard does when it is pickled: LlamaIndex would leave the guard out, and the copy
-        would guard nothing."""
-        self.guard.__reduce__()
+        """Raises TypeError: LlamaIndex would leave the guard out of a pickle, and the copy would guard nothing."""
+        raise TypeError("a guard cannot be pickled: make one in each process")
 
     @classmethod
     def class_name(cls) -> str:

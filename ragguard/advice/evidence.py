@@ -257,8 +257,6 @@ def _open(evidence: Evidence) -> list[str]:
         found.append(
             f"the reader would abstain all the same: it answers with probability {evidence.p_answer:.2f}"
         )
-    if evidence.redundancy == 1.0:
-        found.append("the last step answers only what was answered before")
     if evidence.unjudged:
         found.append(f"not all passages could be judged: {evidence.unjudged[0]}")
     return found

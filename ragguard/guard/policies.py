@@ -68,11 +68,7 @@ class UtilityThreshold:
         number_between("threshold", self.threshold, -1, 1, "a utility in [-1, 1]; -1 drops nothing")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        return {
-            item.position: f"utility {_less(item.utility, self.threshold)}"
-            for item in judged
-            if item.utility is not None and item.utility < self.threshold
-        }
+        return _under(self.threshold, "utility", [(item.position, item.utility) for item in judged])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +87,8 @@ class HelpThreshold:
         number_between("threshold", self.threshold, 0, 1, "a probability in [0, 1]; 0 drops nothing")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        return {
-            item.position: f"helps with probability {_less(item.p_helps, self.threshold)}"
-            for item in judged
-            if item.p_helps is not None and item.p_helps < self.threshold
-        }
+        helps = [(item.position, item.p_helps) for item in judged]
+        return _under(self.threshold, "helps with probability", helps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,5 +134,10 @@ def _within(p: float) -> float:
     return min(0.99, max(0.01, p))
 
 
-def _less(value: float, limit: float) -> str:
-    return " < ".join(shown_apart(value, limit))
+def _under(limit: float, what: str, numbers: Sequence[tuple[int, float | None]]) -> dict[int, str]:
+    """Returns the positions whose number is under a limit, each with the reason in words."""
+    return {
+        position: f"{what} {' < '.join(shown_apart(value, limit))}"
+        for position, value in numbers
+        if value is not None and value < limit
+    }

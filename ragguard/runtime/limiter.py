@@ -75,7 +75,7 @@ class Limiter:
             insort(self._waiting, (*caller.key, caller))
             self._admit()  # an urgent call may need fewer slots than the one that waited first
             if not caller.is_in:
-                caller.wait()
+                caller.turn = asyncio.get_running_loop().create_future()
             return caller.is_in
 
     def leave(self, caller: Place) -> None:
@@ -100,7 +100,7 @@ class Place:
     """The slots of one caller of a limiter: the context that waits for them and holds them."""
 
     # A class instead of a generator: hundreds may wait at once, and each object is work for the garbage collector.
-    __slots__ = ("_deadline", "_limiter", "_priority", "_turn", "is_in", "key", "need")
+    __slots__ = ("_deadline", "_limiter", "_priority", "is_in", "key", "need", "turn")
 
     key: tuple[int, int]
     """The caller's priority, and its number."""
@@ -108,30 +108,27 @@ class Place:
     def __init__(self, limiter: Limiter, need: int, priority: int, deadline: float | None) -> None:
         self._limiter, self.need, self._priority, self._deadline = limiter, need, priority, deadline
         self.is_in = False
-        self._turn: asyncio.Future[None] | None = None
-
-    def wait(self) -> None:
-        """Notes that the caller has to wait on its event loop."""
-        self._turn = asyncio.get_running_loop().create_future()
+        self.turn: asyncio.Future[None] | None = None
+        """Done once a caller that has to wait is let in."""
 
     def let_in(self) -> None:
         """Wakes the caller, which has its slots, on its own event loop. The limiter's lock must be held."""
         self.is_in = True
-        if self._turn is None:
+        if self.turn is None:
             return
-        if self._turn.get_loop() is asyncio._get_running_loop():
-            _wake(self._turn)
+        if self.turn.get_loop() is asyncio._get_running_loop():
+            _wake(self.turn)
         else:
             # RuntimeError: the event loop was closed meanwhile. The slots come back with garbage collection.
             with suppress(RuntimeError):
-                self._turn.get_loop().call_soon_threadsafe(_wake, self._turn)
+                self.turn.get_loop().call_soon_threadsafe(_wake, self.turn)
 
     async def __aenter__(self) -> None:
-        if self._limiter.enter(self, self._priority) or self._turn is None:
+        if self._limiter.enter(self, self._priority) or self.turn is None:
             return
         try:
             async with until(self._deadline, "a call that waited for its turn"):
-                await self._turn
+                await self.turn
         except BaseException:  # cancelled or late, perhaps just when it was admitted
             self._limiter.leave(self)
             raise

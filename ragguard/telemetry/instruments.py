@@ -78,16 +78,12 @@ class BacklogGauge:
     def __init__(self, provider: MeterProvider | None) -> None:
         self._provider, self._number, self._process = provider, next(_numbers), os.getpid()
         self._watched: list[tuple[Callable[[], int], Callable[[], Mapping[str, int]]]] = []
-        self._lost_before: Counter[str] = Counter()
-        """The losses up to `close`, by reason."""
-        self._made = False
 
     def add(self, waiting: Callable[[], int], lost: Callable[[], Mapping[str, int]]) -> None:
         """Adds the functions of one more RagGuard: how many runs wait, and what was lost, by reason."""
         self._watched.append((waiting, lost))
-        if self._made:
+        if len(self._watched) > 1:
             return
-        self._made = True
         meter = get_meter("ragguard", __version__, self._provider, attributes={n.SINK: self._number})
         name, *about = _described("ragguard.queue.depth")
         meter.create_observable_gauge(name, [self._observe_waiting], *about)
@@ -96,12 +92,12 @@ class BacklogGauge:
 
     def close(self) -> None:
         """Ends the report of waiting runs, and lets go of the RagGuards; lost runs stay counted."""
-        self._lost_before = self._lost()
-        self._watched = []
+        lost = self._lost()
+        self._watched = [(lambda: 0, lambda: lost)]
 
     def _lost(self) -> Counter[str]:
         """Returns what was lost, by reason."""
-        counts = Counter(self._lost_before)
+        counts = Counter[str]()
         for _, dropped in self._watched:
             counts.update(dropped())
         return counts

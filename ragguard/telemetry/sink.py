@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from ragguard.errors import RagguardError, StoreError
+from ragguard.errors import RagguardError
 from ragguard.records import ScoredRun
+from ragguard.runtime.arguments import output_path
 from ragguard.storage.files.runfile import score_lines
 
 
@@ -67,11 +68,7 @@ class JsonlSink:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
-        if not self._path.parent.is_dir():
-            raise StoreError(
-                f"there is no folder {self._path.parent} for {self._path}; make it, or name another"
-            )
+        self._path = output_path("path", path)
 
     async def submit(self, scored: ScoredRun) -> None:
         """Writes one scored run."""

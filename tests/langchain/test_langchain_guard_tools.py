@@ -4,7 +4,6 @@ document is judged, and the settings of the guard's classes."""
 from __future__ import annotations
 
 import copy
-import pickle
 
 import pytest
 from langchain_core.documents import Document
@@ -198,8 +197,6 @@ async def test_a_deep_copy_of_a_guarded_retriever_guards(mode):
     assert [one.id for one in found] == ["shelf-0", "shelf-2"]
     assert guarded.guard is mine
     assert GuardedRetriever(ListRetriever(count=4), mine).model_copy(deep=True).guard is mine
-    with pytest.raises(TypeError, match="Make one in each process"):
-        pickle.dumps(DistractorFilter(mine))
 
 
 @pytest.fixture

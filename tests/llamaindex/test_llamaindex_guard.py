@@ -156,7 +156,7 @@ async def test_a_deep_copy_of_a_guarded_retriever_guards(mode):
     assert [node.node_id for node in found] == ["shelf-0", "shelf-2"]
     assert guarded.guard is mine
     assert copy.deepcopy(DistractorPostprocessor(mine)).guard is mine
-    with pytest.raises(TypeError, match="Make one in each process"):
+    with pytest.raises(TypeError, match="make one in each process"):
         pickle.dumps(DistractorPostprocessor(mine))
 
 
