@@ -13,7 +13,7 @@ import typer
 from ragguard.analysis.validation.fields import json_lines
 from ragguard.cli.terminal import progress_bar, say
 from ragguard.records import Run
-from ragguard.scorers.references import ReferenceTable, spelled, with_references
+from ragguard.scorers.references import ReferenceTable, spelled
 from ragguard.storage.files.runfile import check_run_file, opened, read_lines
 from ragguard.storage.sqlite.database import is_store
 from ragguard.storage.sqlite.reader import StoreReader
@@ -64,7 +64,7 @@ class RunSource:
         """Yields the runs of all files in order."""
         for name in self._files:
             for run in self._of_traces(name) if is_trace_file(name) else self._of_runs(name):
-                run = with_references(run, self._references)
+                run = self._references.given_to(run)
                 self.seen += 1
                 self.referenced += bool(run.references)
                 yield run

@@ -37,7 +37,7 @@ from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.limiter import bounded
 from ragguard.scorers.pipeline import ScoringPipeline, evaluate
-from ragguard.scorers.references import ReferenceTable, with_references
+from ragguard.scorers.references import ReferenceTable
 from ragguard.scorers.scorer import worth_repeating
 from ragguard.storage.files.partfolder import MOST_REASONS, PartCounts, totals_of
 
@@ -158,7 +158,7 @@ class PartScorer:
                 rejected.append(f"{part.source}: {problem}")
             else:
                 ids.add(line.run.id)
-                yield line.number, with_references(line.run, references)
+                yield line.number, references.given_to(line.run)
 
 
 _CLOSE_SECONDS = 5.0

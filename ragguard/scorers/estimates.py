@@ -108,8 +108,9 @@ class Meanings:
     ) -> list[list[int] | RagguardError]:
         """Returns the number of its meaning for each answer (`words`) of each context, by greedy first match.
 
-        All contexts are compared in the same waves, one first answer of a meaning at a time. `also` are further pairs
-        that are compared in the first wave.
+        All contexts are compared in the same waves, one first answer of a meaning at a time; then the others of
+        different meanings, since which meanings there are may depend on which answer came first. `also` are further
+        pairs that are compared in the first wave.
         """
         waiting: list[list[str]] = [list(dict.fromkeys(answers)) for answers in contexts]
         meaning: list[dict[str, int]] = [{} for _ in contexts]
@@ -129,22 +130,17 @@ class Meanings:
                 meaning[index].update(dict.fromkeys(joined, number))
                 waiting[index] = [words for words in answers if words not in meaning[index]]
             number += 1
+        apart = [
+            (one, other)
+            for index, answers in enumerate(contexts)
+            for one, other in combinations(dict.fromkeys(answers), 2)
+            if index not in failed and meaning[index][one] != meaning[index][other]
+        ]
+        await self._learn_both(apart)
         return [
             failed.get(index) or [meaning[index][words] for words in answers]
             for index, answers in enumerate(contexts)
         ]
-
-    async def compare_across(self, contexts: Iterable[Mapping[str, int]]) -> None:
-        """Compares the answers (`words`) of each context with those of its other meanings, given the number of each
-        answer's meaning, as far as `cluster` did not. Which meanings there are may depend on which answer came first.
-        """
-        pairs = [
-            (one, other)
-            for meaning in contexts
-            for one, other in combinations(meaning, 2)
-            if meaning[one] != meaning[other]
-        ]
-        await self._learn_both(pairs)
 
     async def _learn_both(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Asks whether the second of two `words` follows from the first; where it does, also the other way round."""
@@ -226,11 +222,6 @@ class Estimator:
             pair for text in distinct for target in targets for pair in ((text, target), (target, text))
         ]
         clusters = dict(zip(texts, await meanings.cluster(list(texts.values()), also=wanted), strict=True))
-        await meanings.compare_across(
-            dict(zip(texts[key], ids, strict=True))
-            for key, ids in clusters.items()
-            if not isinstance(ids, RagguardError)
-        )
         found: Beliefs = {}
         for key, answer in drawn.items():
             try:

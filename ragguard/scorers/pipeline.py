@@ -107,16 +107,9 @@ def _scorers(given: Sequence[str | Scorer]) -> tuple[Scorer, ...]:
 
 
 class ScoringPipeline:
-    """Asks the scorers about runs.
+    """Asks the scorers about runs. Its arguments are the fields of `ScoringSettings`, with models for addresses.
 
     Args:
-        engine: The model that reads.
-        judge: The model that judges; None: the engine.
-        entailer: What compares answers; None: the judge.
-        scorers: The scorers, by name or as objects.
-        prompts: The prompts; None: those that fit the engine.
-        caps: The most that is judged of one run; None: `Caps()`.
-        language: The language of answers.
         owned: The models that `aclose` closes; None: all of them.
     """
 
@@ -307,7 +300,7 @@ class ScoringPipeline:
         asker = _asker(respondent, view.setting)
         asks = [MeteredAsk(asker) for _ in scorers]
         outcomes = await asker.attend(
-            [partial(_score, scorer, view, ask) for scorer, ask in zip(scorers, asks, strict=True)]
+            [partial(scorer.score, view, ask) for scorer, ask in zip(scorers, asks, strict=True)]
         )
         results: list[Result] = []
         unpaid = Usage()
@@ -344,11 +337,6 @@ def _results_of(outcome: Sequence[Result] | BaseException, scorer: Scorer, view:
     if not isinstance(outcome, RagguardError):
         _log.error("scorer %s failed on run %s", scorer.name, view.run.id, exc_info=outcome)
     return [failure_of(scorer.name, view.run, outcome)]
-
-
-async def _score(scorer: Scorer, view: View, ask: Ask) -> Sequence[Result]:
-    """Calls a scorer inside of its own task, so that an error of the call itself is its own as well."""
-    return await scorer.score(view, ask)
 
 
 def _asker(respondent: Respondent, setting: Setting) -> Asker:

@@ -29,9 +29,11 @@ class ReferenceTable:
         """Returns the answers to a question; None where it is not in the table."""
         return self._known.get(spelled(question))
 
-    def of(self, run: Run) -> list[str] | None:
-        """Returns the answers under a run's id, which has to be the same to the letter, or else to its question."""
-        return self._exact.get(run.id) or self(run.question)
+    def given_to(self, run: Run) -> Run:
+        """Returns a run with the answers under its id, which has to be the same to the letter, or else to its question,
+        as its references, unless it brings its own."""
+        found = self._exact.get(run.id) or self(run.question)
+        return run if run.references or not found else replace(run, references=[*found])
 
 
 async def find_references(references: References, run: Run) -> tuple[list[str] | None, list[Failure]]:
@@ -50,12 +52,6 @@ async def find_references(references: References, run: Run) -> tuple[list[str] |
         message = f"references= failed for this question: {describe(found)}"
         return None, [Failure("references", type(found).__name__, message, run_id=run.id)]
     return found, []
-
-
-def with_references(run: Run, table: ReferenceTable) -> Run:
-    """Returns a run with the references that a table has under its id or its question, unless it brings its own."""
-    found = table.of(run)
-    return run if run.references or not found else replace(run, references=[*found])
 
 
 def spelled(question: object) -> str:

@@ -90,9 +90,7 @@ class ScoringSettings:
         else:
             make = partial(connect, self.engine, budget=account, engine_args=self.engine_args)
         # Without scorers nothing may ever be asked: an engine is looked for when it is.
-        later = self.engine is None or (
-            isinstance(self.engine, str) and (self.engine, self.scorers) == (AUTO, ())
-        )
+        later = self.engine is None or (self.engine == AUTO and self.scorers == ())
         engine = ConnectedEngine(make, later=True) if later else make()
         judge = None if self.judge is None else connect_judge(self.judge, account)
         entailer = None if self.entailer is None else connect_entailer(self.entailer, account)

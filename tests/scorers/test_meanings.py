@@ -46,16 +46,18 @@ async def test_clustering_ends_for_any_threshold_and_an_answer_means_itself(tau)
     assert await Meanings("q", Ask(same=[("a", "b")]), tau=tau).cluster([["a", "b", "a"]]) == [[0, 1, 0]]
 
 
-async def test_each_pair_is_compared_once_only_with_the_first_of_a_meaning_and_back_only_where_it_follows():
+async def test_each_pair_is_compared_once_at_first_with_the_first_of_a_meaning_and_back_only_where_it_follows():
     ask = Ask(same=[("a1", "a2"), ("a1", "a3"), ("b1", "b2")])
     meanings = Meanings("q", ask)
     contexts = [["a1", "b1", "a2", "b2", "a3"], ["b1", "b2", "a1"]]
     assert await meanings.cluster(contexts) == [[0, 1, 0, 1, 0], [0, 0, 1]]
     assert len(set(ask.pairs)) == len(ask.pairs)
-    # The first answers of both contexts go out together; then what follows is asked about the other way round.
+    # The first answers of both contexts go out together; then what follows is asked about the other way round; then
+    # the other answers of different meanings are compared.
     assert [set(round_) for round_ in ask.rounds if round_] == [
         {("a1", "b1"), ("a1", "a2"), ("a1", "b2"), ("a1", "a3"), ("b1", "b2"), ("b1", "a1")},
         {("a2", "a1"), ("a3", "a1"), ("b2", "b1")},
+        {("b1", "a2"), ("b1", "a3"), ("a2", "b2"), ("b2", "a3"), ("b2", "a1")},
     ]
 
 

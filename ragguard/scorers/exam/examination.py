@@ -5,7 +5,6 @@ Answers go through the engine's cache, so that an examination that was stopped g
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +18,11 @@ import numpy as np
 from ragguard.engines.base import Engine
 from ragguard.engines.entailer import EngineEntailer, Pair
 from ragguard.engines.prompts import PromptSet
-from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong, ScoringError, UnfitText
+from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong, RagguardError, UnfitText
 from ragguard.metrics import arrays
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.answers import query_gain
-from ragguard.scorers.asker import Models
+from ragguard.scorers.asker import Asker, Models
 from ragguard.scorers.exam.record import ExamRecord
 from ragguard.scorers.probes import abstention, belief, grade, likelihood, query_likelihood, relevance
 from ragguard.scorers.question import EntailQuestion, Question, SampleQuestion
@@ -39,9 +38,9 @@ REPEATED, TIMES = 20, 5
 """The questions that are asked several times, and how often each is."""
 PRIORITY = 20
 """Examinations wait for everything else."""
-_AT_ONCE = 16
+_AT_ONCE = 100
 """How many questions are sent at a time. After a stop, at most these are asked again."""
-_OF_THE_PROBE = EngineRejected, EngineProtocolError, PromptTooLong, ScoringError, UnfitText
+_OF_THE_PROBE = EngineRejected, EngineProtocolError, PromptTooLong, UnfitText
 """The errors for which a probe has a reason in place of a figure; others end the examination."""
 _GRADES = {"gold": 5, "partial": 3, "near": 2, "other": 1}
 _WITHOUT = "near", "other"
@@ -199,32 +198,26 @@ def _greedy(prompts: PromptSet, question: str, passages: Sequence[str]) -> Sampl
 async def _answer(
     engine: Engine, prompts: PromptSet, asked: Mapping[Key, Question], tell: Tell
 ) -> tuple[dict[Key, Any], dict[str, str]]:
-    """Returns the answers, and the reasons for which probes have none. A few questions of each probe are asked at a
-    time; a probe whose question fails is asked no more."""
-    models = Models(engine, engine, EngineEntailer(engine, prompts), PRIORITY)
+    """Returns the answers, and the reasons for which probes have none. A few questions are asked at a time; a probe
+    whose question fails is asked no more."""
+    ask = Asker(Models(engine, engine, EngineEntailer(engine, prompts), PRIORITY))
     answers: dict[Key, Any] = {}
-    reasons: dict[str, str] = {}
-    todo: dict[str, list[Key]] = {}
-    for key in sorted(asked, key=lambda key: (key[2], key[1])):
-        todo.setdefault(key[0], []).append(key)
-
-    async def few(probe: str, keys: Sequence[Key]) -> None:
-        try:
-            answers.update(zip(keys, await models.respond([asked[key] for key in keys]), strict=True))
-        except _OF_THE_PROBE as error:
-            if len(reasons) + 1 == len(todo):  # nothing at all is answered
-                raise
-            reasons[probe] = str(error)
-
-    for start in range(0, max(map(len, todo.values())), _AT_ONCE):
-        # Together, so that questions about one passage are read together.
-        parts = {
-            probe: keys[start : start + _AT_ONCE] for probe, keys in todo.items() if probe not in reasons
-        }
-        await asyncio.gather(*(few(probe, keys) for probe, keys in parts.items() if keys))
+    faults: dict[str, RagguardError] = {}
+    # By the number of the question, so that questions about one passage are read together.
+    keys = sorted(asked, key=lambda key: (key[2], key[1]))
+    for start in range(0, len(keys), _AT_ONCE):
+        few = [key for key in keys[start : start + _AT_ONCE] if key[0] not in faults]
+        for key, answer in zip(few, await ask([asked[key] for key in few]), strict=True):
+            if not isinstance(answer, RagguardError):
+                answers[key] = answer
+            elif isinstance(answer, _OF_THE_PROBE) and {*faults, key[0]} != {probe for probe, *_ in asked}:
+                faults[key[0]] = answer
+            else:
+                raise answer
         tell(len(answers), len(asked))
     # A part of the cases would be another examination.
-    return {key: answer for key, answer in answers.items() if key[0] not in reasons}, reasons
+    kept = {key: answer for key, answer in answers.items() if key[0] not in faults}
+    return kept, {probe: str(fault) for probe, fault in faults.items()}
 
 
 def _number(key: Key, answer: Any, answers: Mapping[Key, Any]) -> float:
