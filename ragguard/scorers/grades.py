@@ -131,7 +131,9 @@ class _GradeReport:
         if delivered and len(candidates) == len(reachable) >= 2 * k and relevant <= wide:
             measures["f_e"] = f_e(relevant, k, wide, own.f_alpha)
         rarities = {"alpha": own.alpha, "cap4": own.cap4, "cap3": own.cap3}
-        outside = self._outside(step)
+        pooled = {passage.text for passage in self.writer.view.run.pool or ()}
+        # What was rewritten after it was retrieved cannot be in the pool.
+        outside = len({*step.texts(range(step.candidates))} - pooled) if pooled else 0
         if outside and delivered:
             error = ScoringError(
                 f"{outside} of the retrieved texts are not in the run's pool, so that it does not hold all there is; "
@@ -163,11 +165,6 @@ class _GradeReport:
         for name, value in measures.items():
             self.writer.add(name, float(value), who="judge", **about)
 
-    def _outside(self, step: StepView) -> int:
-        """Returns how many retrieved texts the run's pool lacks; what was rewritten later cannot be in it."""
-        pool = {passage.text for passage in self.writer.view.run.pool or ()}
-        return len({*step.texts(range(step.candidates))} - pool) if pool else 0
-
     def _grades(self, queries: Mapping[str, str]) -> list[int] | None:
         """Returns the grade of each text for the normalised query beside it; None where one is missing."""
         found = [self.found.get((query, text)) for text, query in queries.items()]
@@ -176,12 +173,9 @@ class _GradeReport:
     def _pool(self, query: str, candidates: Sequence[str]) -> tuple[list[int] | None, str]:
         """Returns the grades of the run's pool, else of all candidates for the query; and which of these it is."""
         view = self.writer.view
-        queries = dict.fromkeys(candidates, query)
-        for passage in view.run.pool or ():
-            queries.setdefault(passage.text, normalise(view.run.question))
-        if view.run.pool:
-            return self._grades(queries), "given"
-        for other in view.steps:
-            if normalise(view.query_of(other)) == query:
-                queries |= dict.fromkeys(other.texts(), query)
-        return self._grades(queries), "steps"
+        if pool := view.run.pool:
+            asked = dict.fromkeys((passage.text for passage in pool), normalise(view.run.question))
+            return self._grades(asked | dict.fromkeys(candidates, query)), "given"
+        same = [other for other in view.steps if normalise(view.query_of(other)) == query]
+        texts = [text for other in same for text in other.texts()]
+        return self._grades(dict.fromkeys([*candidates, *texts], query)), "steps"

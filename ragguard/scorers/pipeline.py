@@ -27,7 +27,8 @@ from ragguard.scorers.asker import SCORING, Asker, MeteredAsk, Models, Responden
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
-from ragguard.scorers.exam.examined import Examined, examine_unknown
+from ragguard.scorers.exam.examination import examine_unknown
+from ragguard.scorers.exam.examined import Examined
 from ragguard.scorers.exam.record import verdicts_of
 from ragguard.scorers.grades import Grades
 from ragguard.scorers.plan import UNKNOWN, Plan, PriceList
@@ -312,12 +313,8 @@ class ScoringPipeline:
 
 
 async def evaluate(run: Run, asking: Awaitable[Sequence[Result]]) -> ScoredRun:
-    """Returns a run with its scores and failures. An exception becomes a failure. Never raises.
-
-    Args:
-        run: The run.
-        asking: What a pipeline gives of it: `pipeline.results(run)`, or `results_so_far` of an open run.
-    """
+    """Returns a run with what a pipeline gives of it: `pipeline.results(run)`, or `results_so_far` of an open run. An
+    exception becomes a failure. Never raises."""
     started = time.time_ns()
     try:
         results = await asking

@@ -15,8 +15,7 @@ from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import CircuitOpen, EngineUnreachable
 from ragguard.records import Failure, Passage, RetrievalStep, Run
-from ragguard.scorers.exam.examination import BRIEF_PROMPTS, exam_cases, examine, repeated
-from ragguard.scorers.exam.examined import examine_unknown
+from ragguard.scorers.exam.examination import BRIEF_PROMPTS, exam_cases, examine, examine_unknown, repeated
 from ragguard.scorers.exam.record import (
     ExamRecord,
     failed_behind,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
@@ -17,13 +18,14 @@ import numpy as np
 
 from ragguard.engines.base import Engine
 from ragguard.engines.entailer import EngineEntailer, Pair
-from ragguard.engines.prompts import PromptSet
+from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong, RagguardError, UnfitText
 from ragguard.metrics import arrays
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.answers import query_gain
+from ragguard.runtime.faults import NOTICES
 from ragguard.scorers.asker import Asker, Models
-from ragguard.scorers.exam.record import ExamRecord
+from ragguard.scorers.exam.record import SWITCH, ExamRecord, heeded, keep_record, known_record, record_file
 from ragguard.scorers.probes import abstention, belief, grade, likelihood, query_likelihood, relevance
 from ragguard.scorers.question import EntailQuestion, Question, SampleQuestion
 from ragguard.text.language import normalise
@@ -127,6 +129,29 @@ async def examine(
         info.model, info.fingerprint, prompts.identity, brief=brief, seconds=round(time.monotonic() - began, 1),
         figures=figures, reasons=reasons, log_odds=_log_odds(numbers),
     )  # fmt: skip
+
+
+async def examine_unknown(engine: Engine, prompts: PromptSet | None = None) -> None:
+    """Puts the short form to a model without a record, and keeps the outcome, so that it is not asked again.
+
+    Asks nothing of nano, which is for its own world, nor of a server that needs several requests for the labels of one
+    prompt. A model that does not answer is left alone: scoring says so.
+    """
+    if not heeded():
+        return
+    with suppress(RagguardError):
+        info = await engine.info()
+        given = prompts or load_prompts(info.prompts)
+        if given.name == "nano" or info.label_requests > 1 or known_record(info, given):
+            return
+        record = await examine(engine, given, brief=True)
+        keep_record(record, record_file(info, given))
+        if record.failed:
+            NOTICES.once(
+                f"short examination: {info.fingerprint}",
+                f"{record.remark}: its numbers by label may mean nothing. `ragguard doctor ENGINE --exam` examines it, "
+                f"and what it fails in is then not used ({BRIEF_PROMPTS} prompts asked; {SWITCH}=off: none)",
+            )
 
 
 async def repeated(engine: Engine, prompts: PromptSet) -> dict[str, float]:

@@ -1,22 +1,18 @@
 """Answers for models that failed an examination: another probe's answer, or an error with the reason, takes the place
-of theirs. A model that nobody examined is examined briefly."""
+of theirs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
-from ragguard.engines.base import Engine
-from ragguard.engines.prompts import PromptSet, load_prompts
+from ragguard.engines.prompts import PromptSet
 from ragguard.errors import RagguardError
 from ragguard.metrics.answers import query_gain
-from ragguard.runtime.faults import NOTICES
 from ragguard.scorers.asker import Respondent
-from ragguard.scorers.exam.examination import BRIEF_PROMPTS, examine
-from ragguard.scorers.exam.record import SWITCH, Verdicts, heeded, keep_record, known_record, record_file
+from ragguard.scorers.exam.record import Verdicts
 from ragguard.scorers.probes import query_likelihood
 from ragguard.scorers.question import Answer, LabelAnswer, LabelQuestion, Question, TextAnswer, answered
 
@@ -79,26 +75,3 @@ def probability(verdicts: Verdicts, gain: float) -> float:
     """Returns the probability that a passage of a given query gain answers its query."""
     intercept, slope = verdicts.log_odds or (0.0, 0.0)
     return 1 / (1 + math.exp(-max(-700.0, min(700.0, intercept + slope * gain))))
-
-
-async def examine_unknown(engine: Engine, prompts: PromptSet | None = None) -> None:
-    """Puts the short form to a model without a record, and keeps the outcome, so that it is not asked again.
-
-    Asks nothing of nano, which is for its own world, nor of a server that needs several requests for the labels of one
-    prompt. A model that does not answer is left alone: scoring says so.
-    """
-    if not heeded():
-        return
-    with suppress(RagguardError):
-        info = await engine.info()
-        given = prompts or load_prompts(info.prompts)
-        if given.name == "nano" or info.label_requests > 1 or known_record(info, given):
-            return
-        record = await examine(engine, given, brief=True)
-        keep_record(record, record_file(info, given))
-        if record.failed:
-            NOTICES.once(
-                f"short examination: {info.fingerprint}",
-                f"{record.remark}: its numbers by label may mean nothing. `ragguard doctor ENGINE --exam` examines it, "
-                f"and what it fails in is then not used ({BRIEF_PROMPTS} prompts asked; {SWITCH}=off: none)",
-            )

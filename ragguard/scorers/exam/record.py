@@ -218,33 +218,30 @@ def verdicts_of(
 ) -> Verdicts:
     """Returns the verdicts on the models of a run, from what is known of their examinations."""
     read, judged = full_record(*engine), full_record(*judge)
-    failed: dict[str, str] = {}
-    for record, probes in (
-        (read, ("abstention", "likelihood", "query_gain")),
-        (judged, ("relevance", "grades", *(("entailment",) if judge_compares else ()))),
-    ):
-        if record is None:
-            continue
-        failed |= {
-            probe: f"{record.model} failed its examination in {probe.replace('_', ' ')} ({why}), so it is not "
-            f"asked; use a larger model, or set {SWITCH}=off to have such numbers all the same"
-            for probe, why in record.failed.items()
-            if probe in probes
-        }
+    failed = {
+        probe: f"{record.model} failed its examination in {probe.replace('_', ' ')} ({why}), so it is not "
+        f"asked; use a larger model, or set {SWITCH}=off to have such numbers all the same"
+        for record, probes in (
+            (read, ("abstention", "likelihood", "query_gain")),
+            (judged, ("relevance", "grades", *(("entailment",) if judge_compares else ()))),
+        )
+        for probe, why in record.failed.items()
+        if probe in probes
+    }
     if "grades" in failed:  # ratings of sub-questions are digits on a scale as well
         failed["ratings"] = failed["grades"]
     spread = {
         probe: record.spread[probe]
         for record, probe in ((read, "abstention"), (judged, "relevance"))
-        if record and record.spread.get(probe, 0.0) > 0
+        if record.spread.get(probe, 0.0) > 0
     }
-    return Verdicts(
-        failed, judged.log_odds if judged else None, judged is not None and judged.replaces_relevance, spread
-    )
+    return Verdicts(failed, judged.log_odds, judged.replaces_relevance, spread)
 
 
-def full_record(info: EngineInfo, prompts: PromptSet) -> ExamRecord | None:
-    """Returns the record of a whole examination, where examinations count; nano knows its own world alone, which no
-    examination is about."""
+def full_record(info: EngineInfo, prompts: PromptSet) -> ExamRecord:
+    """Returns the record of a whole examination, where there is one and examinations count, else an empty record; nano
+    knows its own world alone, which no examination is about."""
     record = None if prompts.name == "nano" or not heeded() else known_record(info, prompts)
-    return None if record is None or record.brief else record
+    if record is None or record.brief:
+        return ExamRecord(info.model, info.fingerprint, prompts.identity)
+    return record
