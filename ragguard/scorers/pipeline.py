@@ -337,7 +337,7 @@ def _results_of(outcome: Sequence[Result] | BaseException, scorer: Scorer, view:
 
 
 def _asker(respondent: Respondent, setting: Setting) -> Asker:
-    if setting.is_examined:
+    if setting.exam.identity:
         respondent = Examined(respondent, setting.exam, setting.judge_prompts)
     cap, window = setting.caps.prompt_tokens, setting.engine.context
     return Asker(respondent, cap, window, around_pair=setting.around_pair)

@@ -90,7 +90,7 @@ def full_version(scorer: Scorer, setting: Setting) -> str:
         if hasattr(scorer, name)
         and not (declared.metadata == NEW_SETTING and getattr(scorer, name) == declared.default)
     }
-    if setting.is_examined:
+    if setting.exam.identity:
         settings["exam"] = setting.exam.identity
     for model in getattr(scorer, "models", MODELS):
         settings[model] = getattr(setting, model).fingerprint

@@ -167,11 +167,6 @@ class Setting:
     exam: Verdicts = Verdicts()  # noqa: RUF009 - frozen
     """The probes in which the models failed their examinations."""
 
-    @property
-    def is_examined(self) -> bool:
-        """True where an examination changes scores: a model failed in a probe, or its answers vary."""
-        return bool(self.exam.failed or self.exam.spread)
-
 
 @dataclass(frozen=True)
 class View:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -192,16 +192,10 @@ class Verdicts:
     """The intercept and slope by which the judge's query gain becomes relevance; None where that is not known."""
     relevance_by_likelihood: bool = False
     """True where relevance is told by the likelihood of the query, since the judge's labels failed and this passed."""
-
     spread: Mapping[str, float] = field(default_factory=dict)
     """The standard deviation of repeated answers, by probe, where these differ."""
-
-    @property
-    def identity(self) -> list[object]:
-        """The part of the verdicts that changes scores; empty where nothing does."""
-        spread: list[object] = [sorted(self.spread.items())] if self.spread else []
-        odds = list(self.log_odds or ()) if self.relevance_by_likelihood else []
-        return [sorted(self.failed), odds, *spread] if self.failed else spread
+    identity: Sequence[object] = ()
+    """The part of the verdicts that changes scores; empty where nothing does."""
 
     def error(self, probe: str) -> ProbeFailed:
         """Returns the error that stands in place of an answer to a probe that failed."""
@@ -235,7 +229,10 @@ def verdicts_of(
         for record, probe in ((read, "abstention"), (judged, "relevance"))
         if record.spread.get(probe, 0.0) > 0
     }
-    return Verdicts(failed, judged.log_odds, judged.replaces_relevance, spread)
+    odds = judged.log_odds or () if judged.replaces_relevance else ()
+    identity: list[object] = [sorted(failed), [*odds]] if failed else []
+    identity += [sorted(spread.items())] if spread else []
+    return Verdicts(failed, judged.log_odds, judged.replaces_relevance, spread, identity=identity)
 
 
 def full_record(info: EngineInfo, prompts: PromptSet) -> ExamRecord:
