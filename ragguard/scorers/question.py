@@ -56,7 +56,7 @@ class LabelQuestion:
     @property
     def call(self) -> LabelRequest:
         """The call, without prompts. Questions for one model with equal calls go out as one."""
-        return LabelRequest((), as_labels(self.labels))
+        return _label_call(self.labels)
 
     def answer(self, value: Value, usage: Usage) -> LabelAnswer:
         """Returns the answer that a value of the call's reply is; raises EngineProtocolError for numbers that are no
@@ -68,6 +68,11 @@ class LabelQuestion:
                 "probabilities, from 0 to 1, and no log-probabilities or percentages, from `label_probs`"
             )
         return LabelAnswer(p, mode, stderr, not exact and any(bound or ()), truncated=cut, usage=usage)
+
+
+@lru_cache(maxsize=256)
+def _label_call(labels: tuple[str, ...]) -> LabelRequest:
+    return LabelRequest((), as_labels(labels))
 
 
 @dataclass(frozen=True, slots=True)
