@@ -89,10 +89,9 @@ class Adviser:
         self, asking: RunScoring, loop: BackgroundLoop, scorers: Iterable[str | Scorer] = ()
     ) -> None:
         """Asks on `loop`. Passages are compared as `scorers` do, so that nothing is asked twice."""
-        given = list(scorers)
         self._asking, self._loop = asking, loop
         self._admission = AdviceAdmission()
-        contested = next((one for one in given if isinstance(one, Contested)), Contested())
+        contested = next((one for one in scorers if isinstance(one, Contested)), Contested())
         self._find_evidence = partial(find_evidence, contested)
         self.calibration: AdviceCalibration | None = None
         """The calibration in use; None: the threshold is the default, and advice says that it is uncalibrated."""

@@ -92,7 +92,12 @@ class Writer:
         if self.content.inputs:
             span.add(n.OI_INPUT, step.query)
         if self.content.outputs:
-            span.add(n.OI_OUTPUT, _guard_summary(decision))
+            kept = f"{len(decision.kept)} of {len(decision.kept) + len(decision.dropped)} passages kept"
+            lines = [f"{decision.status}: {kept} ({decision.reason})"]
+            lines += [
+                f"dropped rank {d.position}: {d.reason}\n    {d.passage.text}" for d in decision.dropped
+            ]
+            span.add(n.OI_OUTPUT, "\n".join(lines))
         span.add(n.GUARD_KEPT, len(decision.kept))
         span.add(n.GUARD_DROPPED, len(decision.dropped))
         span.add(n.GUARD_ELAPSED, decision.elapsed_ms)
@@ -237,13 +242,3 @@ def identity(score: Score) -> str:
 
 def _passage_key(score: Score) -> str:
     return f"{score.position}" if score.sub_question is None else f"{score.position}/{score.sub_question}"
-
-
-def _guard_summary(decision: Decision) -> str:
-    """Returns a summary of a guard's decision in one line, for readers of its span."""
-    retrieved = len(decision.kept) + len(decision.dropped)
-    lines = [f"{decision.status}: {len(decision.kept)} of {retrieved} passages kept ({decision.reason})"]
-    lines += [
-        f"dropped rank {one.position}: {one.reason}\n    {one.passage.text}" for one in decision.dropped
-    ]
-    return "\n".join(lines)

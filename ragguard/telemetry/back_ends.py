@@ -32,14 +32,12 @@ from ragguard.runtime.faults import describe
 from ragguard.telemetry.attributes import annotator, identity, score_name
 from ragguard.telemetry.names import SKIPPED
 from ragguard.telemetry.otel import OtelSink, span_context
-from ragguard.telemetry.values import TEXT, Attributes, identifier, text
+from ragguard.telemetry.values import TEXT, Attributes, Content, identifier, text
 from ragguard.text.credentials import checked_key, split_credentials
 from ragguard.text.secret_filter import without_secrets
 
 RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 ATTEMPTS = RetrySchedule(4, first=0.5, longest=8.0, jitter=(1.0, 1.0))
-SIGNED = {"utility": ("helps", "misleads")}
-"""The words for a positive and a negative document score, for the scores whose sign has a meaning."""
 _INGESTION = "/api/public/ingestion"
 _AT_ONCE = 100
 _COMMENT = 2000
@@ -144,13 +142,13 @@ class PhoenixSink:
         self._annotations = PhoenixAnnotations(url, api_key, transport)
         self.url = self._annotations.url
         spans = OtelSink(otlp=url, project=project, spans_only=True, capture_content=capture_content)
-        self._spans = spans
+        self._spans, self._explained = spans, Content.chosen(capture_content).texts
         self.watch, self.flush, self.undelivered = spans.watch, spans.flush, spans.undelivered
 
     async def submit(self, scored: ScoredRun) -> None:
         """Writes the spans, then the annotations of the run, its steps and their passages."""
         targets = self._spans.write(scored)
-        await self._annotations.post(scored.scores, targets, explained=self._spans.tells_texts)
+        await self._annotations.post(scored.scores, targets, explained=self._explained)
 
     async def aclose(self) -> None:
         """Closes the connection and the spans' exporter."""
@@ -203,8 +201,8 @@ def _document_result(score: Score, *, explained: bool) -> dict[str, Any]:
     if low >= 0 <= score.value and direction == "higher":
         return result
     if low < 0 or score.value < 0:
-        words = SIGNED.get(score.name, ("positive", "negative"))
-        label = words[0] if score.value > 0 else words[1] if score.value < 0 else "neither"
+        good, bad = ("helps", "misleads") if score.name == "utility" else ("positive", "negative")
+        label = good if score.value > 0 else bad if score.value < 0 else "neither"
     else:
         label = result.get("label") or f"{score.value:.2f}"
     number = f"{identifier(score_name(score))} {score.value:.3f}"

@@ -101,11 +101,6 @@ class OtelSink:
         tracer = trace.get_tracer("ragguard", __version__, tracers)
         return _Outlets(exporting=exporting, tracer=tracer, gauge=gauge, instruments=Instruments(meter))
 
-    @property
-    def tells_texts(self) -> bool:
-        """True where texts may stand on spans."""
-        return self._write.content.texts
-
     def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
         """Makes the sink report how many runs wait, and what was lost, by reason."""
         self._here.get().gauge.add(queue_depth, dropped)
