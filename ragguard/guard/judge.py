@@ -28,8 +28,8 @@ from ragguard.scorers.exam.record import Verdicts, verdicts_of
 from ragguard.scorers.probes import abstention, read_abstention, read_relevance, relevance
 from ragguard.scorers.question import LabelAnswer, LabelQuestion
 
-READ = 32_000
-"""The most characters of a passage that are judged."""
+READ, READ_AGAIN = 32_000, 4_000
+"""The most characters of a passage that are judged: at first, and where these are too many for the model."""
 AT_A_TIME = 10
 """Passages for which prompts are written before the loop may do something else."""
 AT_ONCE = 512
@@ -104,14 +104,23 @@ class PassageJudge:
                 return found
 
     async def _judged_alone(self, query: str, candidate: Candidate, call: GuardCall) -> Judged:
-        """Returns the numbers of one passage, or why the model cannot judge it."""
-        try:
-            [judged] = await self._judged(query, [candidate], call)
-            return judged
-        except (PromptTooLong, UnfitText) as error:
-            return Judged(candidate[1], candidate[0], problem=str(error))
+        """Returns the numbers of one passage, or why the model cannot judge it. One that is too long is judged by its
+        beginning: else it would pass the guard by its length."""
+        problem = ""
+        for read in (READ, READ_AGAIN) if len(candidate[1].text) > READ_AGAIN else (READ,):
+            try:
+                [judged] = await self._judged(query, [candidate], call, read)
+                return judged
+            except PromptTooLong as error:
+                problem = str(error)
+            except UnfitText as error:
+                problem = str(error)
+                break
+        return Judged(candidate[1], candidate[0], problem=problem)
 
-    async def _judged(self, query: str, candidates: Sequence[Candidate], call: GuardCall) -> list[Judged]:
+    async def _judged(
+        self, query: str, candidates: Sequence[Candidate], call: GuardCall, read: int = READ
+    ) -> list[Judged]:
         call.asked = time.monotonic()
         (_, prompts), (_, theirs), verdicts = await self._models()
         deadline = None if call.deadline == math.inf else call.deadline + GRACE_S
@@ -124,7 +133,7 @@ class PassageJudge:
         call.asked = None
         async with WRITING.admitted():
             for at in range(0, len(candidates), AT_A_TIME):
-                some = [passage.text[:READ] for _, passage in candidates[at : at + AT_A_TIME]]
+                some = [passage.text[:read] for _, passage in candidates[at : at + AT_A_TIME]]
                 reader += [abstention(prompts, query, text) for text in some]
                 judging += [relevance(theirs, query, text) for text in some]
                 await asyncio.sleep(0)

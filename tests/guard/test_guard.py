@@ -186,15 +186,21 @@ async def test_nothing_is_left_for_the_garbage_collector(settings, status):
     assert left == set()
 
 
-async def test_a_passage_that_is_too_long_is_kept_and_the_others_are_judged():
+@pytest.mark.parametrize(
+    ("most", "said"), [(8000, "UtilityThreshold"), (3000, "1 of 3 could not be judged: too long")]
+)
+async def test_a_passage_that_is_too_long_is_judged_by_its_beginning_or_kept_and_the_others_are_judged(
+    most, said
+):
     def fault(call):
-        return PromptTooLong("too long", limit=4096) if any(len(text) > 3000 for text in call.texts) else None
+        return PromptTooLong("too long", limit=4096) if any(len(text) > most for text in call.texts) else None
 
     long = f"{HELPS} {'And so on. ' * 2000}"
     decision = await guard(engine(fault=fault)).aprune("q", [IDLE, long, MISLEADS])
     assert texts(decision) == [IDLE, long]
     assert [drop.passage.text for drop in decision.dropped] == [MISLEADS]
-    assert "1 of 3 could not be judged: too long" in decision.reason
+    assert said in decision.reason
+    assert ("could not be judged" in decision.reason) == (most < 4000)
 
 
 async def test_passages_that_are_all_too_long_are_an_error_and_asked_no_further():
