@@ -10,20 +10,8 @@ import difflib
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
-from types import NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    Final,
-    Literal,
-    TypeAlias,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Failure, FieldRule, Passage, Result, RetrievalStep, Run, Score
@@ -36,7 +24,7 @@ FieldType: TypeAlias = "Scalar | ListType | RecordType"
 Data: TypeAlias = dict[str, Any]
 
 _OWN_DATA = "your own data go into `metadata`"
-UNREADABLE: Final = "ragguard.fields"
+UNREADABLE = "ragguard.fields"
 """Metadata key that names the fields whose values could not be kept."""
 
 
@@ -56,11 +44,11 @@ def checked_result(result: Result) -> Result:
     return result
 
 
-def checked_k(argument: str, value: object, delivered: int) -> int:
+def checked_k(value: Any, delivered: int) -> int:
     """Returns K, the number of places of a step that delivered so many passages; refuses fewer places than passages."""
     if not scalars.whole(range(max(1, delivered), 2**63)).fits(value):
-        raise InvalidInput(argument, value, _k_allowed(delivered))
-    return cast(int, value)
+        raise InvalidInput("k", value, _k_allowed(delivered))
+    return int(value)
 
 
 def read_record(kind: type[T], data: object) -> T:
@@ -76,19 +64,14 @@ def read_record(kind: type[T], data: object) -> T:
         raise InvalidInput(wrong.path, wrong.value, wrong.allowed) from None
 
 
-def data_of(record: Any) -> Data:
-    """Returns a record as data for JSON, without the fields that have their default values."""
-    return record_type(type(record)).write(record)
+def data_of(record: Any, names: Sequence[str] | None = None) -> Data:
+    """Returns a record, or its named fields, as data for JSON, without the fields that have their default values."""
+    return record_type(type(record)).write(record, names)
 
 
 def other_fields(kind: type, *known: str) -> tuple[str, ...]:
     """Returns the fields of a record class that a caller does not store by itself."""
     return tuple(declared.name for declared in fields(kind) if declared.name not in known)
-
-
-def data_of_fields(record: Any, names: Sequence[str]) -> Data:
-    """Returns those of the named fields as data for JSON that have not their default values."""
-    return record_type(type(record)).write(record, names) if names else {}
 
 
 def read_fields(kind: type, data: Mapping[str, object], names: Sequence[str]) -> Data:
@@ -290,7 +273,7 @@ def _described(annotation: Any, rules: Sequence[object] = ()) -> tuple[FieldType
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _described(inner[0], inner[1:])
-    if origin in (Union, UnionType):
+    if NoneType in inner:
         (value_type,) = (one for one in inner if one is not NoneType)
         return _described(value_type, rules)[0], True, rules
     return _type_of(annotation, origin, inner, rules), False, rules

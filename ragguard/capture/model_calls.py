@@ -70,12 +70,11 @@ class Sought:
                 left = left[: begin + 1] + "\0" * len(its_words) + left[begin + 1 + len(its_words) :]
         heads = (_head(its_words) for number, _, its_words in self._forms if number not in at)
         order = sorted(at, key=lambda number: (at[number][0], number))
-        found = {number: self._as(number, at[number][1]) for number in order}
+        found = {}
+        for number in order:
+            one, text = self.passages[number], at[number][1]
+            found[number] = one if one.text.strip() == text else replace(one, text=text)
         return found | self._wordless, any(head and f" {head} " in left for head in heads)
-
-    def _as(self, number: int, text: str) -> Passage:
-        passage = self.passages[number]
-        return passage if passage.text.strip() == text else replace(passage, text=text)
 
 
 def words_of(text: str) -> str:

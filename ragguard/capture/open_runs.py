@@ -160,12 +160,12 @@ class OpenRuns:
         """The open calls that integrations keep in this process, by the integration's name; their `sweep(ttl)` ends
         those that nothing else will end."""
 
-    def begin(self, run: OpenRun) -> bool:
-        """Adds a run that begins, and closes those beyond the bound; returns False where a run of its id is open."""
+    def begin(self, run: OpenRun) -> OpenRun:
+        """Adds a run that begins, and closes those beyond the bound; returns it, or the open one that has its id."""
         run.touched = self._clock()
         with self.lock:
-            if run.id in self.runs:
-                return False
+            if (known := self.runs.get(run.id)) is not None:
+                return known
             self.runs[run.id] = run
             if name := run.names.caller_id:
                 if name in self.names and run.sampled:
@@ -182,7 +182,7 @@ class OpenRuns:
         for old in surplus:
             NOTICES.warn("runs cut short", _TOO_MANY.format(self._limit))
             self.close(old, RunEnded(old.id, "abandoned"))
-        return True
+        return run
 
     def reopened(self, run_id: str) -> OpenRun | None:
         """Opens a run that was closed since too many were open, so that it can end with its answer; None for others."""

@@ -205,13 +205,11 @@ class CurrentCall:
         Args:
             budget_ms: How many milliseconds it may take.
         """
-        run = self._asked_about()
-        return self._kept(self.recorder.advise(run, budget_ms))
+        return self._kept(self.recorder.advise(self._asked_about(), budget_ms))
 
     async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Does what `advise` does, without blocking the event loop."""
-        run = self._asked_about()
-        return self._kept(await self.recorder.aadvise(run, budget_ms))
+        return self._kept(await self.recorder.aadvise(self._asked_about(), budget_ms))
 
     def _asked_about(self) -> Run | CapturedRun:
         """Returns the run so far; raises AdviceError where it was not sampled."""

@@ -175,10 +175,9 @@ class Recorder:
             runs = self.here
             run = OpenRun(run_id, self.takes(run_id, names), question, collected=collect, names=names)
             run.emitting = 1
-            if not runs.begin(run):
-                return (known := runs.runs.get(run_id)) is not None and known.sampled
-            if not run.sampled:
-                return False
+            begun = runs.begin(run)
+            if begun is not run or not run.sampled:
+                return begun.sampled
             if trace == "here":
                 trace = trace_context()
             if names.caller_id:
@@ -198,8 +197,6 @@ class Recorder:
         try:
             ended_ns = run.ended_ns = time.time_ns()
             run.started_ns, run.found = run.started_ns or ended_ns, found
-            if is_paused():
-                return
             sampled = self.takes(run.id)
             runs = self.here
             with runs.lock:

@@ -83,7 +83,7 @@ class Retrieval:
             k = self._asked_for(len(passages), len(found))
         else:
             try:
-                k = checked_k("k", self.k, len(passages))
+                k = checked_k(self.k, len(passages))
             except InvalidInput as error:
                 metadata = {**metadata, K_ERROR: str(error)}
         return RetrievalStep(

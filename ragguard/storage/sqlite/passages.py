@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ragguard.records import Passage
 from ragguard.runtime.text_memo import TextMemo
-from ragguard.schema import data_of_fields, other_fields
+from ragguard.schema import data_of, other_fields
 from ragguard.storage.sqlite.schema import DIGEST_BYTES, Data, dump, storable
 from ragguard.text.plain import plain_metadata
 
@@ -55,7 +55,7 @@ class PassageTable:
                     plain_metadata(passage.metadata) or None, passage.grade,
                 ]  # fmt: skip
                 if MORE_OF_PASSAGE:
-                    item.append(data_of_fields(passage, MORE_OF_PASSAGE))
+                    item.append(data_of(passage, MORE_OF_PASSAGE))
                 position = end = len(items)
                 first = self._first.setdefault(digits, end)
                 if first != end:

@@ -31,7 +31,7 @@ from ragguard.records import (
     TraceContext,
     Usage,
 )
-from ragguard.schema import data_of_fields, other_fields, read_fields
+from ragguard.schema import data_of, other_fields, read_fields
 from ragguard.storage.sqlite.passages import MORE_OF_PASSAGE, PassageTable, digests_in
 from ragguard.storage.sqlite.schema import Data, dump, storable
 from ragguard.text.plain import plain_metadata
@@ -180,7 +180,7 @@ def step_row(step: RetrievalStep, texts: dict[bytes, str]) -> StepRow:
     if "candidates" in body and body["candidates"] == body["passages"]:
         del body["candidates"]
     if _MORE_OF_STEP:
-        body |= data_of_fields(step, _MORE_OF_STEP)
+        body |= data_of(step, _MORE_OF_STEP)
     columns = (
         storable(step.id), step.index, step.turn, storable(step.query), step.status, storable(step.tool),
         step.started_ns, step.ended_ns, dump(table.within(body)), step.k,

@@ -23,7 +23,7 @@ from ragguard.records import FEEDBACK, Run
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.threads import TimeSlice
-from ragguard.schema import data_of_fields
+from ragguard.schema import data_of
 from ragguard.storage.sqlite.ledger import delete_runs, find_run
 from ragguard.storage.sqlite.passages import PassageTable, change_uses, digests_in
 from ragguard.storage.sqlite.rows import MORE_OF_RUN, RUN_FORMS, STEP_COLUMNS, StepRow, amend, step_row, take
@@ -320,7 +320,7 @@ class Writing:
             "name": storable(run.name), "question": storable(run.question), "answer": maybe(run.answer),
             "status": run.status, "started_ns": run.started_ns, "ended_ns": run.ended_ns,
         }  # fmt: skip
-        before, row.body = row.body, self._with(data_of_fields(run, MORE_OF_RUN), run)
+        before, row.body = row.body, self._with(data_of(run, MORE_OF_RUN), run)
         if _PART in before:
             row.body[_PART] = before[_PART]
         if "items" in before:
