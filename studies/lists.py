@@ -234,8 +234,9 @@ async def ask(
             both[way] = [(worth(full), worth(less))]
         if "query" in prompts.templates:
             pair = [
-                (await answers([query_likelihood(prompts, one.question, *texts)], *ways))[0].mean
+                float(np.mean(told.logprobs))
                 for texts, ways in ((one.texts, (_ALL_GAIN,)), (one.without, ()))
+                for told in await answers([query_likelihood(prompts, one.question, *texts)], *ways)
             ]
             both[_ALL_GAIN] = [(pair[0], pair[1])]
         for way, scores in both.items():

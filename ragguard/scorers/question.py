@@ -172,11 +172,6 @@ class TextAnswer:
     """How many tokens were cut from the prompt to make it fit."""
     usage: Usage = field(default_factory=Usage)
 
-    @property
-    def mean(self) -> float:
-        """The mean log-probability of a token."""
-        return sum(self.logprobs) / len(self.logprobs)
-
 
 @dataclass(frozen=True, slots=True)
 class EntailAnswer:

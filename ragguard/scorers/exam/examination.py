@@ -22,7 +22,7 @@ from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong, RagguardError, UnfitText
 from ragguard.metrics import arrays
 from ragguard.metrics.agreement import auc
-from ragguard.metrics.answers import query_gain
+from ragguard.metrics.answers import mean_logprob, query_gain
 from ragguard.runtime.faults import NOTICES
 from ragguard.scorers.asker import Asker, Models
 from ragguard.scorers.exam.record import SWITCH, ExamRecord, heeded, keep_record, known_record, record_file
@@ -257,7 +257,7 @@ def _number(key: Key, answer: Any, answers: Mapping[Key, Any]) -> float:
     if probe == "query_gain":
         return query_gain(answer.logprobs, answers[probe, "alone", at].logprobs)
     if probe == "likelihood":
-        return float(answer.mean)
+        return mean_logprob([answer.logprobs])
     if probe == "entailment":
         return float(np.argmax(answer.p) == (0 if case == "same" else 2))
     cases = exam_cases()
