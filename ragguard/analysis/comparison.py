@@ -187,9 +187,7 @@ class Comparison:
     def about_p(self) -> str:
         """The sentence about what p means."""
         number, first = len(self.changes), len(self.decisive)
-        together = "for one metric"
-        if first > 1:
-            together = f"for {'all ' if first == number else ''}{first} metrics together"
+        together = "for one metric" if first == 1 else f"for {first} metrics together"
         if first < number:
             together += f", and for all {number} where it is another metric's"
         return (

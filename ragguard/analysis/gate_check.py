@@ -189,11 +189,10 @@ def check(
         after, spans, said, doubts = _against(before, baseline, after)
     elif after is None:
         raise InvalidInput("AFTER", None, "a second side, or --baseline NAME")
-    sides = read_questions(before, spans[0]), read_questions(after, spans[1])
+    chosen = (before, spans[0]), (after, spans[1])
+    sides = read_questions(*chosen[0]), read_questions(*chosen[1])
     found = compare(*sides)
-    changes = None
-    if people is not None:
-        changes = corrected_changes((before, spans[0]), (after, spans[1]), people)
+    changes = None if people is None else corrected_changes(chosen, people)
     gaps = {one.metric: (one.difference, one.low, one.high) for one in found.changes}
     why = "metrics that both sides have; score both with the same scorers"
     if corrected and changes is not None:

@@ -234,17 +234,12 @@ def _model_calls(calls: object) -> Iterator[Data]:
 def explanation_of(overview: Overview) -> Explanation:
     """Returns the explanation of a run; the same as of the run and its scores themselves."""
     row, summary = overview.row, overview.summary
-    hops = {
-        str(step.seq): HopFacts(
-            number,
-            step.row["turn"],
-            step.row["query"] or row["question"],
-            step.texts,
-            read=frozenset(rank for rank, kept in enumerate(step.kept, 1) if kept),
-            dropped=frozenset(step.reasons),
-        )
-        for number, step in enumerate(overview.steps, 1)
-    }
+    hops = {}
+    for number, step in enumerate(overview.steps, 1):
+        turn, query = step.row["turn"], step.row["query"] or row["question"]
+        read = frozenset(rank for rank, kept in enumerate(step.kept, 1) if kept)
+        dropped = frozenset(step.reasons)
+        hops[str(step.seq)] = HopFacts(number, turn, query, step.texts, read=read, dropped=dropped)
     facts = RunFacts(
         question=row["question"], answer=row["answer"] or "", references=overview.references,
         hops=list(hops.values()),

@@ -116,7 +116,6 @@ def compare(before: Questions, after: Questions, draws: int = 9999, seed: int = 
     gap = b - a
     gap[np.abs(gap) <= TOLERANCE * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))] = 0.0
     changes = _changes(compared, [named[series] for series in compared], a, gap, draws, seed)
-    one_sided = before.values.keys() ^ after.values.keys() | set(both) - set(compared)
     return Comparison(
         changes,
         _fallen(changes, [after.asked[shared[column]] for column in columns], a, b, gap),
@@ -124,7 +123,7 @@ def compare(before: Questions, after: Questions, draws: int = 9999, seed: int = 
         paired=len(shared),
         only_before=len(before.asked) - len(shared),
         only_after=len(after.asked) - len(shared),
-        notes=_notes(before, after, shared, named, one_sided),
+        notes=_notes(before, after, shared, named, named.keys() - set(compared)),
     )
 
 

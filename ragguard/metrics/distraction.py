@@ -115,19 +115,14 @@ class LearnedUdcg:
         first, second, sign = first[sign != 0], second[sign != 0], sign[sign != 0]
         if not sign.size:
             raise InvalidInput("outcome", outcome, "two contexts of one question with different outcomes")
+        cost = arrays.parameter("c", c, 1e-12)
         try:
             from sklearn.svm import LinearSVC
         except ImportError as error:
             raise MissingDependency("scikit-learn", "LearnedUdcg.fit", "analysis") from error
         # Every pair is shown both ways round, as the machine wants two classes.
         better = (features[first] - features[second]) * sign[:, None]
-        machine = LinearSVC(
-            C=arrays.parameter("c", c, 1e-12),
-            loss="hinge",
-            fit_intercept=False,
-            max_iter=100_000,
-            random_state=0,
-        )
+        machine = LinearSVC(C=cost, loss="hinge", fit_intercept=False, max_iter=100_000, random_state=0)
         machine.fit(np.concatenate([better, -better]), np.repeat([1, -1], len(better)))
         self._weights = np.where(self._used(), machine.coef_[0], 0.0)
         return self
@@ -156,11 +151,8 @@ class LearnedUdcg:
     def _features(self, argument: str, u: ArrayLike) -> Floats:
         utilities = arrays.read(argument, u, low=-1, high=1)
         if utilities.shape[-1] != self.k:
-            raise InvalidInput(
-                f"{argument}.shape",
-                utilities.shape,
-                f"contexts of k = {self.k} passages; each k needs its own fit",
-            )
+            allowed = f"contexts of k = {self.k} passages; each k needs its own fit"
+            raise InvalidInput(f"{argument}.shape", utilities.shape, allowed)
         gains = np.maximum(utilities, 0)
         if self.ablation == "binary":
             gains = (gains > 0).astype(np.float64)

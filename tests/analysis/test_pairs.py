@@ -113,7 +113,7 @@ def test_a_clear_difference_is_found_among_sixty_metrics(settings):
 
 def test_the_meaning_of_p_is_a_sentence():
     sixty = compared(*many(60, 40, clear=2)).about_p
-    assert "for all 60 metrics together" in sixty
+    assert "for 60 metrics together" in sixty
     assert "once in 20 comparisons" in sixty
     assert "for one metric" in compared(*many(1, 40)).about_p
 

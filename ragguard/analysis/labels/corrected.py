@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from ragguard.analysis.comparison import interval_text
 from ragguard.analysis.labels.items import METRIC_OF, LabelItem, Place, latest, run_items
@@ -27,8 +27,6 @@ from ragguard.scorers.run_facts import ANSWERS
 from ragguard.storage.source import open_source
 from ragguard.text.language import normalise
 
-Side: TypeAlias = tuple[str | Path, range | None]
-"""A store, and the `seq` of its runs; None: all."""
 _ANSWERED = ANSWERS / 5
 """The share of the best rating from which on a passage answers a sub-question, where no other η was given."""
 _FAR = 0.06
@@ -259,12 +257,12 @@ class CorrectedChanges:
         return asdict(self) | {"differences": gaps}
 
 
-def corrected_changes(before: Side, after: Side, labels: Sequence[Label]) -> CorrectedChanges:
-    """Returns the means of two stores, corrected by the labels of each."""
-    sides = [
-        corrected(open_source(path).scored_runs(span), labels, str(path)) for path, span in (before, after)
-    ]
-    return CorrectedChanges(*sides)
+def corrected_changes(
+    sides: Iterable[tuple[str | Path, range | None]], labels: Sequence[Label]
+) -> CorrectedChanges:
+    """Returns the means of two stores, each with the `seq` of its runs or None for all, corrected by their labels."""
+    runs = ((open_source(path).scored_runs(span), str(path)) for path, span in sides)
+    return CorrectedChanges(*(corrected(some, labels, where) for some, where in runs))
 
 
 def judge_tables(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str) -> list[Table]:

@@ -105,15 +105,11 @@ def run_items(scored: ScoredRun, kind: str) -> Iterator[LabelItem]:
         texts = [] if step is None else _candidates(step)
         if step is None or not 0 < position <= len(texts) or score.label == "given":
             continue
-        graded = kind == "grade"
-        yield LabelItem(
-            (kind, run.id, step.id, position),
-            step.query or run.question,
-            texts[position - 1],
-            judged=(score.value - GRADED[0]) / (GRADED[-1] - GRADED[0]) if graded else score.value,
-            judge=score.engine,
-            reads=1.0 if graded else 1 - abstains.get((score.step_id, score.position), 0.0),
-        )
+        place, query = (kind, run.id, step.id, position), step.query or run.question
+        judged, reads = score.value, 1 - abstains.get((score.step_id, score.position), 0.0)
+        if kind == "grade":
+            judged, reads = (score.value - GRADED[0]) / (GRADED[-1] - GRADED[0]), 1.0
+        yield LabelItem(place, query, texts[position - 1], judged=judged, judge=score.engine, reads=reads)
 
 
 def _coverage_items(scored: ScoredRun) -> Iterator[LabelItem]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 Cell = str | float | None
@@ -37,11 +37,7 @@ class Table:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the table as plain data for JSON."""
-        return {
-            "name": self.name, "title": self.title, "source": self.source, "columns": list(self.columns),
-            "rows": [[_plain(cell) for cell in row] for row in self.rows], "notes": list(self.notes),
-            "digits": self.digits,
-        }  # fmt: skip
+        return asdict(self) | {"rows": [[_plain(cell) for cell in row] for row in self.rows]}
 
     def shown(self, cell: Cell) -> str:
         """Returns a cell as text."""

@@ -140,24 +140,18 @@ def fit_udcg(scored: Sequence[Scored], engine: str = "", judge: str = "") -> Udc
     usual[contexts.rows] = contexts.udcg(everywhere, GAMMA)
     outcome[contexts.rows] = contexts.outcome
     groups = [one.context.question_id for one in scored]
-    return UdcgFit(
-        utility={
-            "gamma": contexts.gamma(everywhere),
-            "theta": contexts.theta(everywhere).to_dict() if LEARNED in fitted else None,
-        },
-        contexts=len(contexts.rows),
-        questions=len(contexts.differing),
-        held_out={
-            name: correlate(values, outcome, "somers_d", groups, flat=0.0)
-            for name, values in {UDCG: usual, **fitted}.items()
-        },
-        gains={
-            name: paired_bootstrap(values, usual, groups, outcome, "somers_d", flat=0.0)
-            for name, values in fitted.items()
-        },
-        engine=engine,
-        judge=judge,
-    )
+    held_out = {
+        name: correlate(values, outcome, "somers_d", groups, flat=0.0)
+        for name, values in {UDCG: usual, **fitted}.items()
+    }
+    gains = {
+        name: paired_bootstrap(values, usual, groups, outcome, "somers_d", flat=0.0)
+        for name, values in fitted.items()
+    }
+    theta = contexts.theta(everywhere).to_dict() if LEARNED in fitted else None
+    weights = {"gamma": contexts.gamma(everywhere), "theta": theta}
+    questions = len(contexts.differing)
+    return UdcgFit(weights, len(contexts.rows), questions, held_out, gains, engine=engine, judge=judge)
 
 
 def varied(questions: Sequence[Any] | Integers, outcome: Floats) -> set[Any]:
