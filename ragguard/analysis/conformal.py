@@ -73,7 +73,5 @@ def check_same(owner: str, calibrated: Iterable[tuple[str, str, str]]) -> None:
     """
     for what, there, here in calibrated:
         if here != there:
-            raise CalibrationError(
-                f"the calibration was made with {what} {there}, {owner} has {here}: its promise would not hold; "
-                f"calibrate again"
-            )
+            made = f"the calibration was made with {what} {there}, {owner} has {here}"
+            raise CalibrationError(f"{made}: its promise would not hold; calibrate again")

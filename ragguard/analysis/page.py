@@ -296,11 +296,8 @@ def _step(step: StepLine, texts: Texts, began_ns: int, shortened: Iterable[Short
         "guard": None if decision is None else {
             "status": decision["status"], "reason": _why(decision), "ms": round(decision["elapsed_ms"] or 0, 2),
         },
-        "advice": None if step.advice is None else {
-            "action": str(step.advice.get("action", "")),
-            "reasons": [str(why) for why in step.advice.get("reasons", ())],
-            "calibrated": bool(step.advice.get("calibrated")),
-            "ms": round(float(step.advice.get("elapsed_ms") or 0), 2),
+        "advice": step.advice and {
+            name: step.advice[name] for name in ("action", "reasons", "calibrated", "elapsed_ms")
         },
         "texts": [texts.setdefault(text, len(texts)) for text in step.texts],
         "k": step.places,

@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -131,13 +131,10 @@ class _Phrases:
     """The phrases of a language by which abstentions are recognised."""
 
     def __init__(self, language: Language) -> None:
-        self._abstentions, self._blanks, self.lead_ins, self.turns, self._endings, self._sources = (
-            _PhraseSet(phrases, language)
-            for phrases in (
-                (*language.abstentions, *_LABELS), language.blanks, language.lead_ins, language.turns, language.endings,
-                language.sources,
-            )
-        )  # fmt: skip
+        read = partial(_PhraseSet, language=language)
+        self._abstentions, self._blanks = read((*language.abstentions, *_LABELS)), read(language.blanks)
+        self.lead_ins, self.turns = read(language.lead_ins), read(language.turns)
+        self._endings, self._sources = read(language.endings), read(language.sources)
 
     def abstains(self, words: Sequence[str]) -> int | None:
         """Returns the position behind the abstention with which a text begins, after lead-ins; None without one."""

@@ -190,6 +190,15 @@ def same(**arrays: Floats) -> None:
             raise InvalidInput(f"{argument}.shape", array.shape, f"{reference.shape}, as {first} has")
 
 
+def at_least(argument: str, value: ArrayLike, least: Floats | Integers, what: str) -> Floats:
+    """Returns numbers that fit others, which count `what`, and are none of them less than these."""
+    known = read(argument, value, low=0, axes=0)
+    fit(**{what: least.shape, argument: known.shape})
+    if np.any(known < least):
+        raise InvalidInput(argument, value, f"at least {what}, {least}")
+    return known
+
+
 def lengths(values: NDArray[np.generic], mask: Mask) -> int | Integers:
     """Returns how many real entries each list has; `values` were read with this mask."""
     if mask is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -146,16 +147,13 @@ def rogan_gladen(judged: ArrayLike, labelled: ArrayLike, strata: ArrayLike | Non
 
 def _merged(strata: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Joins each stratum with fewer than two labels to its neighbour, since one label has no variance."""
-    order = list(np.unique(strata))
     found = strata.copy()
-    while len(order) > 1:
-        few = [at for at, one in enumerate(order) if known[found == one].sum() < 2]
-        if not few:
-            break
-        at = few[0]
-        into = order[at + 1] if at + 1 < len(order) else order[at - 1]
-        found[found == order[at]] = into
-        del order[at]
+    *others, last = np.unique(strata)
+    for one, following in pairwise([*others, last]):
+        if known[found == one].sum() < 2:
+            found[found == one] = following
+    if known[found == last].sum() < 2 and (found < last).any():
+        found[found == last] = found[found < last].max()
     return found
 
 

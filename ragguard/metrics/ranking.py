@@ -15,6 +15,7 @@ from ragguard.metrics.arrays import EXCESS, Booleans, Floats, Mask, Value
 from ragguard.metrics.registry import Metric, declare
 
 SOURCE = "Trappolini et al. 2025, appendix A"
+_LISTED = "the number of relevant items listed"
 
 
 def precision(rel: ArrayLike, k: int | None = None, mask: Mask = None) -> Value:
@@ -27,7 +28,8 @@ def precision(rel: ArrayLike, k: int | None = None, mask: Mask = None) -> Value:
 def recall(rel: ArrayLike, total: ArrayLike, k: int | None = None, mask: Mask = None) -> Value:
     """Returns the share of all relevant items that is among the first k."""
     relevant = _relevant(rel, mask)
-    return arrays.ratio(_first(relevant, k).sum(axis=-1), _total(total, relevant))
+    known = arrays.at_least("total", total, relevant.sum(axis=-1), _LISTED)
+    return arrays.ratio(_first(relevant, k).sum(axis=-1), known)
 
 
 def hits(rel: ArrayLike, k: int | None = None, mask: Mask = None) -> Value:
@@ -49,7 +51,8 @@ def average_precision(
     """Returns the sum of the precisions at the relevant ones of the first k, divided by the number of all relevant
     items (default: of those in the list)."""
     relevant = _relevant(rel, mask)
-    known = relevant.sum(axis=-1) if total is None else _total(total, relevant)
+    listed = relevant.sum(axis=-1)
+    known = listed if total is None else arrays.at_least("total", total, listed, _LISTED)
     first = _first(relevant, k)
     at_rank = np.cumsum(first, axis=-1) / np.arange(1, first.shape[-1] + 1)
     return arrays.ratio((at_rank * first).sum(axis=-1), known)
@@ -124,12 +127,3 @@ def _relevant(rel: ArrayLike, mask: Mask) -> Booleans:
 
 def _first(relevant: Booleans, k: int | None) -> Booleans:
     return relevant if k is None else relevant[..., : arrays.count("k", k)]
-
-
-def _total(total: ArrayLike, relevant: Booleans) -> Floats:
-    known = arrays.read("total", total, low=0, axes=0)
-    listed = relevant.sum(axis=-1)
-    arrays.fit(rel=listed.shape, total=known.shape)
-    if np.any(listed > known):
-        raise InvalidInput("total", total, f"at least the number of relevant items listed, {listed}")
-    return known

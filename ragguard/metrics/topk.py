@@ -39,7 +39,7 @@ def t(n_p: ArrayLike, k: ArrayLike, alpha: float = 0.5, delivered: ArrayLike | N
     weight = arrays.parameter("alpha", alpha, 0, 1)
     filled = size
     if delivered is not None:
-        filled = _at_least("delivered", delivered, relevant)
+        filled = arrays.at_least("delivered", delivered, relevant, "n_p")
         if np.any(filled > size):
             raise InvalidInput("delivered", delivered, f"at most k = {size}")
     return arrays.plain((1 - weight) * relevant - weight * np.asarray(arrays.ratio(filled - relevant, size)))
@@ -57,14 +57,14 @@ def f(n_p: ArrayLike, k: ArrayLike, total: ArrayLike, alpha: float = 0.5) -> Val
     """Returns F = n_p / (α K + (1 − α) N_p), the weighted harmonic mean of precision and recall (eq. 2); nan where
     nothing is relevant."""
     relevant, size = _selection(n_p, k)
-    known = _at_least("total", total, relevant)
+    known = arrays.at_least("total", total, relevant, "n_p")
     return _f(relevant, size, np.where(known > 0, known, np.nan), alpha)
 
 
 def f_e(n_p: ArrayLike, k: ArrayLike, n_p_2k: ArrayLike, alpha: float = 0.5) -> Value:
     """Returns F with the number of relevant ones in the top 2K in place of N_p; 0 where that number is 0."""
     relevant, size = _selection(n_p, k)
-    known = _at_least("n_p_2k", n_p_2k, relevant)
+    known = arrays.at_least("n_p_2k", n_p_2k, relevant, "n_p")
     if np.any(known > 2 * size):
         raise InvalidInput("n_p_2k", n_p_2k, f"at most 2k = {2 * size}")
     return arrays.plain(np.where((known == 0) & (size > 0), 0.0, _f(relevant, size, known, alpha)))
@@ -132,11 +132,3 @@ def _selection(n_p: ArrayLike, k: ArrayLike) -> tuple[Floats, Floats]:
     if np.any(relevant > size):
         raise InvalidInput("n_p", n_p, f"at most k = {size}")
     return relevant, size
-
-
-def _at_least(argument: str, value: ArrayLike, relevant: Floats) -> Floats:
-    known = arrays.read(argument, value, low=0, axes=0)
-    arrays.fit(n_p=relevant.shape, **{argument: known.shape})
-    if np.any(known < relevant):
-        raise InvalidInput(argument, value, f"at least n_p = {relevant}")
-    return known

@@ -164,14 +164,10 @@ class _Rows:
         questions, strata, shares, judged, labelled = zip(*self.of[name], strict=True)
         constants = self.constants if name == "udcg" else {}
         names = {question: at for at, question in enumerate(dict.fromkeys([*constants, *questions]))}
+        runs, added = [names[one] for one in questions], [constants.get(one, 0.0) for one in names]
+        ends = METRICS[name].range
         mean = corrected_mean(
-            judged,
-            labelled,
-            shares=shares,
-            runs=[names[question] for question in questions],
-            strata=strata,
-            constants=[constants.get(question, 0.0) for question in names],
-            range=METRICS[name].range,
+            judged, labelled, shares=shares, runs=runs, strata=strata, constants=added, range=ends
         )
         if name == "udcg" and abs(mean.value - mean.raw) > _FAR:
             found.remarks.append(

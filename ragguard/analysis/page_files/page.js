@@ -345,7 +345,7 @@
 
   function advised(advice) {
     const why = advice.reasons.length ? ": " + advice.reasons.join("; ") : "";
-    return "advice " + advice.action + (advice.calibrated ? "" : " (uncalibrated)") + why + ", " + number(advice.ms, 1) + " ms";
+    return "advice " + advice.action + (advice.calibrated ? "" : " (uncalibrated)") + why + ", " + number(advice.elapsed_ms, 1) + " ms";
   }
 
   function guarded(step) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from codecs import iterdecode
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -71,13 +72,10 @@ def json_lines(path: Path) -> Iterator[Fields]:
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """Yields the lines that are not blank, each with its number; a file named `….gz` is decompressed."""
-    with opened(path) as (file, _):
-        for number, raw in enumerate(file, 1):
-            try:
-                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise StoreError(
-                    f"{path} could not be read (line {number}: {describe(error)}); it must be UTF-8"
-                ) from error
-            if line.strip():
-                yield number, line
+    try:
+        with opened(path) as (file, _):
+            for number, line in enumerate(iterdecode(file, "utf-8-sig"), 1):
+                if line.strip():
+                    yield number, line
+    except UnicodeDecodeError as error:
+        raise StoreError(f"{path} could not be read ({describe(error)}); it must be UTF-8") from error
