@@ -53,10 +53,9 @@ def load_calibration(make: Callable[..., C], path: str | Path, **kind: object) -
         data: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
         found = {name: data.pop(name, None) for name in ("kind", "format")}
         if found != {"kind": None, **kind}:
-            here, wanted = (
-                f"{one.get('kind') or 'guard'}, format {one.get('format')}" for one in (found, kind)
+            raise CalibrationError(
+                f"{path} is a calibration of another kind or format: {found}; calibrate again"
             )
-            raise CalibrationError(f"{path} is another calibration ({here}), not ({wanted}); calibrate again")
         return make(**data)
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise CalibrationError(f"{path} cannot be read as a calibration: {error}") from error

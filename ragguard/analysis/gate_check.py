@@ -176,10 +176,7 @@ def check(
         corrected: True: the bounds are on the differences that the labels correct.
         trust_failed: True: bounds may rest on numbers of a model that failed its examination in them.
     """
-    wanted = [fail_if] if isinstance(fail_if, str) else fail_if
-    if not isinstance(wanted, list | tuple):
-        raise InvalidInput("fail_if", wanted, "a condition such as 'udcg < -0.02', or a list of them")
-    conditions = list(map(parsed, wanted))
+    conditions = list(map(parsed, [fail_if] if isinstance(fail_if, str) else fail_if))
     if corrected and (labels is None or not conditions):
         raise InvalidInput("--corrected", True, "--labels FILE and --fail-if beside it, which it is about")
     people = None if labels is None else read_label_file(labels, models=True)

@@ -101,10 +101,7 @@ def _write(
         # The scores are JSON already.
         said = ",".join(map(scores_json, block))
         write_data(page, f"block-{number}", f'{written[:-1]},"said":[{said}]}}')
-    captions = {
-        name: {"title": m.title, "about": m.description, "range": _ends(m.range), "better": m.direction}
-        for name, m in METRICS.items()
-    }
+    captions = {name: {"title": one.title, "about": one.description} for name, one in METRICS.items()}
     write_data(page, "index", page_json({
         "runs": lines, "block": BLOCK, "misleads": MISLEADS, "scale": SCALE, "metrics": captions,
         "version": __version__, "events": events, "remarks": [*remarks(), *remarks_on(engines)],
@@ -132,10 +129,6 @@ def content_policy(style: str, script: str) -> str:
     hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
     allowed = "style-src 'sha256-{}'; script-src 'sha256-{}'".format(*hashes)
     return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
-
-
-def _ends(ends: tuple[float, float]) -> list[float | None]:
-    return [end if abs(end) != float("inf") else None for end in ends]
 
 
 STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
@@ -196,13 +189,10 @@ def detail(overview: Overview, texts: Texts) -> Data:
             "bridge": bridge.later.number if bridge else None,
             "remarks": remarks,
         })  # fmt: skip
-    failures = {
-        (one.scorer, one.error, one.step_id, without_times(one.message)): {
-            "scorer": one.scorer, "error": one.error, "message": one.message, "step": one.step_id,
-            "retry": one.will_retry,
-        }
+    failures = [
+        f"{one.scorer}: {one.error}. {one.message}{' It is tried again.' if one.will_retry else ''}"
         for one in overview.failures
-    }  # fmt: skip
+    ]
     return {
         "id": run["id"],
         "references": overview.references,
@@ -213,7 +203,7 @@ def detail(overview: Overview, texts: Texts) -> Data:
         "models": list(_model_calls(overview.metadata.get(MODEL_CALLS))),
         "subs": overview.sub_questions or overview.summary.sub_questions,
         "steps": steps,
-        "failures": list(failures.values()),
+        "failures": list({without_times(said): said for said in failures}.values()),
         "cost": {
             "requests": usage.requests, "prompt": usage.prompt_tokens, "output": usage.output_tokens,
             "seconds": round(usage.seconds, 3), "engines": overview.summary.engines,
@@ -287,7 +277,7 @@ def _step(step: StepLine, texts: Texts, began_ns: int, shortened: Iterable[Short
     started, ended = row["started_ns"], row["ended_ns"]
     return {
         "place": step.seq,
-        **{name: row[name] for name in ("id", "query", "tool", "turn", "status")},
+        **{name: row[name] for name in ("id", "query", "tool", "status")},
         "error": step.error,
         "notice": "; ".join(filter(None, [step.notice, *remarks_on_fit(shortened)])),
         "began": started,

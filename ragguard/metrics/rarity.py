@@ -49,7 +49,7 @@ def ra_nwg(
     """
     known = _counts("pool", pool, pool_mask, "pool_mask")
     taken = _chosen(chosen, k, chosen_mask)
-    _same_queries(pool=known, chosen=taken)
+    arrays.fit(pool=known.shape[:-1], chosen=taken.shape[:-1])
     weights = _weights(known, alpha, cap4, cap3)
     return arrays.ratio((taken * weights).sum(axis=-1), _best(known, weights, k))
 
@@ -69,7 +69,7 @@ def proc(
     arrays.count("k", k)
     known = _counts("pool", pool, pool_mask, "pool_mask")
     found = _counts("candidates", candidates, candidates_mask, "candidates_mask")
-    _same_queries(pool=known, candidates=found)
+    arrays.fit(pool=known.shape[:-1], candidates=found.shape[:-1])
     weights = _weights(known, alpha, cap4, cap3)
     return arrays.ratio(_best(found, weights, k), _best(known, weights, k))
 
@@ -106,7 +106,7 @@ def n_recall(
     floor = arrays.count("at_least", at_least, 1, 5)
     known = _counts("pool", pool, pool_mask, "pool_mask")
     taken = _chosen(chosen, k, chosen_mask)
-    _same_queries(pool=known, chosen=taken)
+    arrays.fit(pool=known.shape[:-1], chosen=taken.shape[:-1])
     return arrays.ratio(taken[..., floor:].sum(axis=-1), np.minimum(k, known[..., floor:].sum(axis=-1)))
 
 
@@ -192,10 +192,6 @@ def _chosen(chosen: ArrayLike, k: int, mask: Mask) -> Integers:
     if most > places:
         raise InvalidInput("chosen", f"{most} passages", f"at most k = {places}")
     return taken
-
-
-def _same_queries(**counts: Integers) -> None:
-    arrays.fit(**{argument: found.shape[:-1] for argument, found in counts.items()})
 
 
 def _weights(counts: Integers, alpha: float, cap4: float, cap3: float) -> Floats:

@@ -79,14 +79,11 @@ def declare(*metrics: Metric) -> None:
 
 def find(name: str) -> Metric:
     """Returns the declaration of a name; raises UnknownName with similar names."""
-    try:
-        return _declared[name]
-    except (KeyError, TypeError) as error:
-        near = get_close_matches(name, _declared, n=3) if isinstance(name, str) else []
-        allowed = ", ".join(near or _declared)
-        raise UnknownName(
-            "metric", name, f"{allowed}{' …' if near else ''} (see `ragguard metrics`)"
-        ) from error
+    found = _declared.get(name) if isinstance(name, str) else None
+    if found is None:
+        near = get_close_matches(str(name), _declared, n=3)
+        raise UnknownName("metric", name, f"{', '.join(near or _declared)} (see `ragguard metrics`)")
+    return found
 
 
 def by_level() -> list[Metric]:

@@ -155,10 +155,10 @@ def test_the_calibration_of_a_guard_is_another_kind(tmp_path):
     guards = Calibration(0.1, 0.05, 60, 0, gold_loss=0.0, distractors_dropped=0.5, min_keep=1, engine="e",
                          judge="j", prompts="p", passages_kept=2.0)  # fmt: skip
     guards.save(tmp_path / "guard.json")
-    with pytest.raises(CalibrationError, match=r"not .advice, format 2."):
+    with pytest.raises(CalibrationError, match="another kind or format: "):
         AdviceCalibration.load(tmp_path / "guard.json")
     advice = AdviceCalibration(0.5, 0.02, 80, 3, loss=0.01, steps_saved=0.5, engine="e", judge="j", entailer="n",
                                prompts="p", judge_prompts="q")  # fmt: skip
     advice.save(tmp_path / "advice.json")
-    with pytest.raises(CalibrationError, match=r"advice, format 2.*not .guard, format 2.; calibrate again$"):
+    with pytest.raises(CalibrationError, match=r"another kind or format: .*advice.*; calibrate again$"):
         Calibration.load(tmp_path / "advice.json")

@@ -77,7 +77,7 @@ def test_contexts_that_an_engine_cannot_read_are_counted(tmp_path):
     ("arguments", "told"),
     [
         ((), "DATA"),
-        (("none.jsonl",), "there is no none.jsonl"),
+        (("none.jsonl",), "none.jsonl could not be read"),
         (("DATA", "--engine", "http://127.0.0.1:9/v1"), "check the address"),
         (("DATA",), "--engine"),
         (("DATA", "--scorers", "utilty"), "--engine, for --scorers and --judge"),

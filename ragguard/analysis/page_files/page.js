@@ -422,7 +422,7 @@
       coverage(run),
       timeline(run),
       run.failures.length ? el("section", { class: "failures" }, el("h2", {}, "What could not be scored"), el("ul", {},
-        run.failures.map((failure) => el("li", {}, failure.scorer + ": " + failure.error + ". " + failure.message + (failure.retry ? " It is tried again." : ""))))) : null,
+        run.failures.map((failure) => el("li", {}, failure)))) : null,
       el("p", { class: "soft small" }, [
         line.started ? new Date(line.started).toISOString().slice(0, 19).replace("T", " ") + " UTC" : "",
         "scored with " + grouped(run.cost.prompt + run.cost.output) + " tokens in " + grouped(run.cost.requests) + " requests, " + number(run.cost.seconds) + " s",

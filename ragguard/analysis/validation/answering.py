@@ -20,7 +20,7 @@ from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.entailer import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import EngineProtocolError, InvalidInput, LowLabelMass, PromptTooLong, RagguardError
+from ragguard.errors import EngineProtocolError, LowLabelMass, PromptTooLong, RagguardError
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.asker import Asker, Models
 from ragguard.scorers.estimates import Meanings
@@ -179,9 +179,6 @@ async def compare_readers(
     Answers that the data have are another model's: each reader answers for itself. Contexts need texts and references.
     """
     asked = [replace(one, answer=None, outcome=None) for one in contexts if one.readable and one.references]
-    if not asked:
-        allowed = "contexts with references and texts, to compare several readers"
-        raise InvalidInput("contexts", "none", allowed)
     rows: list[tuple[Cell, ...]] = []
     predicted: dict[str, dict[str, tuple[Cell, ...]]] = {}
     about = "SePer: its belief in the references before and after reading, with `--scorers belief`."

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +15,7 @@ from ragguard.engines.connect import connect
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
-from ragguard.runtime.limiter import bounded
+from ragguard.runtime.limiter import in_parallel
 from ragguard.scorers.answers import Verdict
 from ragguard.scorers.pipeline import ScoringPipeline, evaluate
 from ragguard.scorers.scorer import Scorer
@@ -160,16 +161,16 @@ async def score_contexts(
         caps=Caps(passages=max(longest, 1), sub_questions=64, prompt_tokens=10**9),
     )
 
-    async def one(at: int) -> tuple[int, Scored]:
-        context, run = contexts[at], run_of(contexts[at])
-        scored = await evaluate(run, pipeline.results(run))
-        values = {score.name: score.value for score in scored.scores if score.level != "passage"}
-        values |= rank_values(context)
-        return at, Scored(context, values, tuple(scored.scores), tuple(scored.failures))
+    done = 0
 
-    done: dict[int, Scored] = {}
+    async def scored(context: Context) -> Scored:
+        nonlocal done
+        run = run_of(context)
+        found = await evaluate(run, pipeline.results(run))
+        values = {score.name: score.value for score in found.scores if score.level != "passage"}
+        done += 1
+        progress("scoring", done, len(contexts))
+        return Scored(context, values | rank_values(context), tuple(found.scores), tuple(found.failures))
+
     progress("scoring", 0, len(contexts))
-    async for at, scored in bounded(range(len(contexts)), one, _CONCURRENCY):
-        done[at] = scored
-        progress("scoring", len(done), len(contexts))
-    return [done[at] for at in range(len(contexts))]
+    return await in_parallel([partial(scored, one) for one in contexts], _CONCURRENCY)

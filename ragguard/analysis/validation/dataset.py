@@ -8,7 +8,7 @@ from pathlib import Path
 from ragguard.analysis.validation.contexts import Context
 from ragguard.analysis.validation.fields import Fields
 from ragguard.analysis.validation.rankings import outcome_of, qrel_files, read_rankings
-from ragguard.errors import InvalidInput, RunFormatError, StoreError
+from ragguard.errors import InvalidInput, RunFormatError
 from ragguard.records import Passage, Run
 from ragguard.scorers.grades import RELEVANT
 from ragguard.storage.files.partfolder import is_part_folder
@@ -27,8 +27,6 @@ def read_dataset(path: str | Path, k: int = K, *, remarks: list[str] | None = No
     A context takes `k` passages from a ranking; `remarks` is given what a reader of the numbers has to know.
     """
     folder = Path(path)
-    if not folder.exists():
-        raise StoreError(f"there is no {path}; check the path")
     if not folder.is_dir() or is_part_folder(path):
         found = list(_captured(path, [] if remarks is None else remarks))
     elif qrel_files(folder):
@@ -37,7 +35,8 @@ def read_dataset(path: str | Path, k: int = K, *, remarks: list[str] | None = No
         allowed = "a run file, a store, or a folder of scored parts or of BEIR or TREC files with judgements"
         raise InvalidInput(str(path), "a folder of something else", allowed)
     if not found:
-        raise InvalidInput(str(path), "nothing", "at least one context")
+        allowed = "at least one context: a run, or judgements and *.run files of the same queries"
+        raise InvalidInput(str(path), "nothing", allowed)
     ids: set[str] = set()
     for context in found:
         if context.id in ids:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 
@@ -33,10 +32,6 @@ EXAM = "exam"
 DRAWS = 2000
 
 
-LabelledPair: TypeAlias = tuple[Pair, str]
-"""Two answers to a question, and how they are related."""
-
-
 class WordEntailer:
     """Takes two answers to follow from each other where one holds all words of the other, one behind the other; else
     they are neutral."""
@@ -59,8 +54,9 @@ class WordEntailer:
         """Has nothing to release."""
 
 
-def read_pairs(data: str) -> list[LabelledPair]:
-    """Reads pairs from JSON lines with question, premise, hypothesis and relation; `exam` names the examination's."""
+def read_pairs(data: str) -> list[tuple[Pair, str]]:
+    """Reads pairs of answers and how they are related from JSON lines with question, premise, hypothesis and relation;
+    `exam` names the examination's."""
     if data == EXAM:
         return [
             (Pair(one.question, one.answer, other), relation)
@@ -87,7 +83,9 @@ def entailer_of(address: str) -> Entailer:
     return EngineEntailer(connect(address))
 
 
-async def compare_entailers(entailers: Mapping[str, Entailer], pairs: Sequence[LabelledPair]) -> list[Table]:
+async def compare_entailers(
+    entailers: Mapping[str, Entailer], pairs: Sequence[tuple[Pair, str]]
+) -> list[Table]:
     """Returns how often each entailer is right about the pairs, and how alike any two of them are; raises the error of
     one that fails."""
     truth = np.array([RELATIONS.index(relation) for _, relation in pairs])

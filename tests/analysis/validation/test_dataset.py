@@ -155,11 +155,11 @@ def test_a_beir_folder(trec):
 
 def test_runs_and_judgements_of_other_queries(trec):
     (trec / "qrels.txt").write_text("other 0 d1 1\n")
-    with pytest.raises(InvalidInput, match="no query in common"):
+    with pytest.raises(InvalidInput, match="files of the same queries"):
         read_dataset(trec)
     for run in trec.glob("*.run"):
         run.unlink()
-    with pytest.raises(InvalidInput, match=r"no \*\.run file"):
+    with pytest.raises(InvalidInput, match=r"judgements and \*\.run files"):
         read_dataset(trec)
 
 
@@ -185,7 +185,7 @@ def test_broken_lines_of_rankings(trec, name, text, told):
 
 
 def test_path_without_a_data_set_is_refused(tmp_path):
-    with pytest.raises(StoreError, match=r"there is no .*; check the path"):
+    with pytest.raises(StoreError, match="check the path"):
         read_dataset(tmp_path / "none.jsonl")
     with pytest.raises(InvalidInput, match="a folder of something else"):
         read_dataset(tmp_path)
