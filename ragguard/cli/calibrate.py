@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -28,7 +27,7 @@ from ragguard.cli.validate import scored_by_engine
 from ragguard.client import RagGuard
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
-from ragguard.guard.calibration import Calibration, Example, Order, examples_of
+from ragguard.guard.calibration import Calibration, Order, examples_of
 from ragguard.records import Run
 from ragguard.runtime.arguments import output_path, share
 
@@ -104,7 +103,7 @@ def run(
                 '"gold": true or false in their metadata',
                 error=True,
             )
-        found = asyncio.run(_calibrate(guard, examples, 0.05 if max_loss is None else max_loss, order))
+        found = guard.calibrate(examples, 0.05 if max_loss is None else max_loss, cast("Order", order))
         found.save(out)
         say(_sentence(found, len(steps) - len(examples), out))
     if source.rejected:
@@ -145,13 +144,6 @@ def _advice_sentence(found: AdviceCalibration, out: Path) -> str:
         f"on them it saves {found.steps_saved:.1%} of the steps, and costs {found.loss:.1%} of right answers\n"
         f"written to {out}, for this engine and these prompts alone: rg.advice.use({str(out)!r})"
     )
-
-
-async def _calibrate(
-    guard: DistractorGuard, examples: Iterable[Example], max_loss: float, order: str
-) -> Calibration:
-    async with aclosing(guard):
-        return await guard.acalibrate(examples, max_loss, cast("Order", order))
 
 
 def _sentence(found: Calibration, unlabelled: int, out: Path) -> str:

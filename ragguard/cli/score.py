@@ -24,6 +24,7 @@ from ragguard.cli.terminal import (
     ScorerNames,
     names_of,
     reason_lines,
+    refuse_together,
     say,
 )
 from ragguard.client import RagGuard
@@ -132,21 +133,20 @@ def run(
     """
     names = names_of(scorers)
     right_answers = {} if references is None else read_references(references)
-    allowed = "nothing without --on"
-    refused: dict[str, object] = {"--engine-args": engine_args, "--gpus": gpus}
-    if on is not None:
-        allowed = "nothing beside --on: files are scored into the folder of --out, by processes of their own budgets"
-        refused = {"--since": since, "--write-back": write_back, "--store": store, "--max-tokens": max_tokens}
-    for name, given in refused.items():
-        if given is not None and given is not False and given != "":
-            raise InvalidInput(name, given, allowed)
-    if on is not None:
+    if on is None:
+        for name, given in (("--engine-args", engine_args), ("--gpus", gpus)):
+            if given is not None:
+                raise InvalidInput(name, given, "nothing without --on")
+    else:
+        of_a_store = {"--since": since or None, "--store": store, "--max-tokens": max_tokens}
+        for option in (*of_a_store.items(), ("--write-back", write_back)):
+            refuse_together(option, ("--on", on))
         if not out:
             raise InvalidInput("--out", out, "a folder for the scores, with --on")
         executor = executor_of(on, gpus)
-        given = read_engine_args(engine_args)
+        arguments = read_engine_args(engine_args)
         scoring = ScoringSettings(
-            engine=engine, judge=judge, scorers=names, prompts=prompts, engine_args=given
+            engine=engine, judge=judge, scorers=names, prompts=prompts, engine_args=arguments
         )
         job = PartJob(scoring=scoring, out=out, references=right_answers, concurrency=concurrency)
         if not dry_run:

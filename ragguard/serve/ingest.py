@@ -38,9 +38,7 @@ _AT_ONCE = 64
 """How many traces become runs in one transaction."""
 _log = logger("ragguard.serve")
 MOST_SHOWN = 16
-"""The most traces that are read in one go, the latest first; of the others the end alone is scored."""
-_LISTED = 256
-"""The most traces among which these are chosen."""
+"""The most traces that are shown at once, the latest ones; of the others the end alone is scored."""
 _GROWTH = 1.1
 """The growth of a trace after which it is read again, so that the readings of a large one do not cost too much."""
 _PATIENCE = 5.0
@@ -161,12 +159,11 @@ class LiveTraces:
 
     def look(self, now: float) -> None:
         """Shows what is new in the traces whose roots have not ended."""
-        read = 0
-        for trace, spans in self._spool.growing(now - 2 * _PATIENCE, _LISTED):
+        for trace, spans in self._spool.growing(now - 2 * _PATIENCE, MOST_SHOWN):
             shown = self._shown.setdefault(trace, _Shown())
             due = spans >= shown.spans * _GROWTH or now >= shown.read_at + _PATIENCE
-            if spans > shown.spans and due and read < MOST_SHOWN:
-                shown.spans, shown.read_at, read = spans, now, read + 1
+            if spans > shown.spans and due:
+                shown.spans, shown.read_at = spans, now
                 self._show(trace, shown)
 
     def ended(self, trace: str, runs: Collection[str]) -> None:

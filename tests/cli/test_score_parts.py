@@ -41,7 +41,7 @@ def score(*words):
         (["runs.db"], "is a store, which one process reads: score it without --on"),
         (["-"], "several processes can read"),
         (["runs.jsonl", "--store", "x.db"], "--store: got 'x.db'; allowed: nothing beside --on"),
-        (["runs.jsonl", "--max-tokens", "9"], "by processes of their own budgets"),
+        (["runs.jsonl", "--max-tokens", "9"], "--max-tokens: got 9; allowed: nothing beside --on"),
         (["runs.jsonl", "--engine", "http://127.0.0.1:9/v1"], "127.0.0.1:9"),
         (["runs.jsonl", "--engine", "nonsense"], "engine: got 'nonsense'; allowed: nano, "),
         (["runs.jsonl", "--scorers", "nonsense"], "scorers: got 'nonsense'"),
