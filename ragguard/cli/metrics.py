@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -21,18 +20,13 @@ def run(
         list[str] | None, typer.Argument(help="The metrics to print; where none is named, four that decide.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Print every metric.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a metric.")] = False,
 ) -> None:
     """Print what metrics say: range, direction, unit, what each needs, its paper."""
     known = [find(name) for name in names] if names else by_level()
-    if as_json:
-        typer.echo(json.dumps([metric.as_dict() for metric in known], indent=2, ensure_ascii=False))
-    else:
-        first = [find(group[0]) for group in PRIMARY]
-        shown = known if names or every else first
-        _show([metric.cells() for metric in shown])
-        if len(shown) < len(known) and not names:
-            say(f"{len(known) - len(shown)} more: --all; one: ragguard metrics NAME")
+    shown = known if names or every else [find(group[0]) for group in PRIMARY]
+    _show([metric.cells() for metric in shown])
+    if len(shown) < len(known) and not names:
+        say(f"{len(known) - len(shown)} more: --all; one: ragguard metrics NAME")
 
 
 def _show(rows: list[dict[str, str]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,9 +41,6 @@ def run(
     data: Annotated[str, typer.Argument(help="A store, or a folder of scored parts.")] = "ragguard.db",
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page there instead.")] = None,
     run_id: Annotated[str | None, typer.Option("--run", help="Show one run with all its hops.")] = None,
-    sort: Annotated[
-        str | None, typer.Option(help="The order of the list: harm, loss, gain or new.", show_default="harm")
-    ] = None,
     most: Annotated[
         int | None,
         typer.Option(
@@ -52,25 +49,19 @@ def run(
     ] = None,
     labels: LabelFile = None,
     as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Print JSON: all runs, or one with its scores; as captured unless sorted."
-        ),
+        bool, typer.Option("--json", help="Print JSON: all runs as captured, or one with its scores.")
     ] = False,
 ) -> None:
-    """Look at scored runs.
+    """Look at scored runs: those that were misled most, or else the newest; the page has other orders.
 
     Exit code 0: shown. 2: there is nothing to show; it says why.
     """
-    if sort is not None and sort not in _ORDERS:
-        raise InvalidInput("--sort", sort, ", ".join(_ORDERS))
     if run_id == "":
         raise InvalidInput("--run", run_id, "an id, or a part of one")
     refuse_together(("--run", run_id), ("--html", html))
     refuse_together(("--json", as_json), ("--html", html))
-    only_of_the_list: dict[str, object] = {"--sort": sort, "--most": most, "--labels": labels}
-    for option in only_of_the_list.items():
-        refuse_together(option, ("--html", html), ("--run", run_id))
+    refuse_together(("--most", most), ("--html", html), ("--run", run_id))
+    refuse_together(("--labels", labels), ("--html", html), ("--run", run_id))
     if html is not None:
         output_path("--html", html)
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
@@ -86,12 +77,11 @@ def run(
         if labels is not None:
             found = corrected(source.scored_runs(), read_label_file(labels, models=True), data)
         if as_json:
-            lines = list(map(_as_data, source.overviews(MISLEADS)))
-            shown: object = (sorted(lines, key=_ORDERS[sort][1]) if sort is not None else lines)[:most]
-            shown = {"runs": shown, "corrected": asdict(found)} if found else shown
+            lines = list(map(_as_data, source.overviews(MISLEADS)))[:most]
+            shown = {"runs": lines, "corrected": asdict(found)} if found else lines
             typer.echo(json.dumps(shown, indent=2, default=str))
         else:
-            _show_runs(source.overviews(MISLEADS, texts=False), sort or "harm", most or _MOST)
+            _show_runs(source.overviews(MISLEADS, texts=False), most or _MOST)
             if found is not None:
                 show_results([found.table()])
     for remark in source.remarks:
@@ -115,7 +105,7 @@ def _show_run(source: ScoredSource, wanted: str, *, as_json: bool) -> None:
     typer.echo(json.dumps(line | results, indent=2, default=str))
 
 
-def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
+def _show_runs(runs: Iterable[Overview], most: int) -> None:
     lines: list[dict[str, Any]] = []
     selections: list[tuple[float, float]] = []
     shadow: list[ShadowStep] = []
@@ -129,10 +119,9 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
         raise InvalidInput(
             "the store", "no runs", "at least one; capture some, or `ragguard score RUNS.jsonl`"
         )
-    if sort == "harm" and not any(line["misleading"] for line in lines):
-        sort = "new"
-    order, key = _ORDERS[sort]
-    shown = sorted(lines, key=key)[:most]
+    misled = any(line["misleading"] for line in lines)
+    order = "most misled first" if misled else "newest first"
+    shown = sorted(lines, key=_harm if misled else lambda line: -line["started"])[:most]
     # A small model tells the likelihood of the right answer in place of ΔSePer.
     known = {name for line in shown for name in ("gain", "likelier") if line[name] is not None}
     gained, title = ("likelier", "Δ likelihood") if known == {"likelier"} else ("gain", "ΔSePer")
@@ -172,6 +161,11 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
     )
 
 
+def _harm(line: dict[str, Any]) -> tuple[int, float]:
+    """Returns the key that sorts runs by how many passages mislead in them, and how much the worst one does."""
+    return -line["misleading"], 1 if line["worst"] is None else line["worst"]
+
+
 def _as_data(overview: Overview) -> dict[str, Any]:
     """Returns a run of the list as plain data, with its explanation."""
     return {**summary(overview), **explanation_of(overview).as_dict()}
@@ -201,13 +195,3 @@ _MOST = 20
 """How many runs the table lists where nothing else is said."""
 _BAR = 8
 """The cells of a bar of belief."""
-_ORDERS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
-    "harm": (
-        "most misled first",
-        lambda line: (-line["misleading"], 1 if line["worst"] is None else line["worst"]),
-    ),
-    "loss": ("least gain first", lambda line: 9 if line["gain"] is None else line["gain"]),
-    "gain": ("most gain first", lambda line: 9 if line["gain"] is None else -line["gain"]),
-    "new": ("newest first", lambda line: -line["started"]),
-}
-"""The title and the key of each order of the list."""

@@ -7,7 +7,7 @@ Each family has one table of declarations behind its functions. The page docs/re
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, asdict, dataclass
+from dataclasses import KW_ONLY, dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Literal
@@ -57,11 +57,6 @@ class Metric:
             "needs": self.needs,
             "from": self.source,
         }
-
-    def as_dict(self) -> dict[str, Any]:
-        """Returns plain data for JSON, with None for an open end of the range."""
-        ends = [end if abs(end) != float("inf") else None for end in self.range]
-        return asdict(self) | {"range": ends, "levels": list(self.levels), "function": self.call or None}
 
 
 _declared: dict[str, Metric] = {}

@@ -181,8 +181,8 @@ def test_a_list_begins_with_the_most_misled_where_any_is(tmp_path, command):
 def test_a_store_that_has_nothing_to_show_says_why(tmp_path, command):
     empty, a = stored(tmp_path / "empty.db", []), stored(tmp_path / "a.db", side(0))
     calls = (["report", empty], ["report", tmp_path / "missing.db"], ["report", a, "--run", "nonsense"],
-             ["report", a, "--sort", "colour"], ["report", a, "--run", "r1", "--html", tmp_path / "x.html"],
-             ["report", a, "--sort", "new", "--html", tmp_path / "x.html"], ["report", a, "--run", "r1", "--most", "3"],
+             ["report", a, "--most", "3", "--html", tmp_path / "x.html"], ["report", a, "--run", "r1", "--most", "3"],
+             ["report", a, "--run", "r1", "--html", tmp_path / "x.html"],
              ["report", empty, "--html", tmp_path / "x.html"])  # fmt: skip
     for words in calls:
         done = command(*words)

@@ -45,7 +45,7 @@ ENGINES = [
 ]
 PATH: list[str] = []
 COMMANDS: dict[str, tuple[int, dict[str, list[str]]]] = {
-    "report": (1, {"--html": PATH, "--run": ["r1", "r", "s"], "--sort": ["harm", "new"], "--most": ["1", "5"]}),
+    "report": (1, {"--html": PATH, "--run": ["r1", "r", "s"], "--most": ["1", "5"]}),
     "compare": (2, {"--fail-if": ["udcg < 0", "t>1"]}),
     "validate": (1, {
         "--metric": ["udcg"], "--markdown": PATH, "--json": PATH,

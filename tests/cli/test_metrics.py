@@ -1,7 +1,5 @@
 """`ragguard metrics`, as a user calls it."""
 
-import json
-
 import pytest
 from typer.testing import CliRunner
 
@@ -35,15 +33,6 @@ def test_one_metric_by_name():
     assert "α-nDCG" in result.stdout
     assert "CRUX" in result.stdout
     assert "udcg" not in result.stdout
-
-
-def test_json_is_read_back():
-    found = {metric["name"]: metric for metric in json.loads(run("--json").stdout)}
-    assert set(found) == set(METRICS)
-    assert found["t"]["range"] == [-1, None]
-    assert found["seper"]["function"] == "seper_soft"
-    assert found["p_abstain"]["function"] is None
-    assert found["harm"]["direction"] == "lower"
 
 
 def test_an_unknown_name_is_refused():
