@@ -51,10 +51,10 @@ P = ParamSpec("P")
 
 
 def ends_in_a_sentence(command: str, run: Callable[P, None]) -> Callable[P, None]:
-    """Makes a command end in one sentence and exit code 2 where it would end in a traceback.
+    """Makes a command end in one sentence and exit code 2 where it would end in a traceback, and 130 after Ctrl-C.
 
-    Signals, the command's own exit codes and wrong options are not changed. With RAGGUARD_TRACEBACK=1 a fault that is
-    ragguard's own is shown with its traceback.
+    Other signals, the command's own exit codes and wrong options are not changed. With RAGGUARD_TRACEBACK=1 a fault
+    that is ragguard's own is shown with its traceback.
     """
 
     @functools.wraps(run)
@@ -63,6 +63,9 @@ def ends_in_a_sentence(command: str, run: Callable[P, None]) -> Callable[P, None
             return run(*args, **kwargs)
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
+        except KeyboardInterrupt:
+            say(f"ragguard {command}: stopped; what was finished stays", error=True)
+            raise typer.Exit(130) from None
         except RagguardError as error:
             sentence = str(error)
         except (OSError, UnicodeError, MemoryError) as error:

@@ -158,20 +158,16 @@ def run(
         "judge": judge, "prompts": prompts, "budget": None if max_tokens is None else {"tokens": max_tokens},
         "scorers": names, "concurrency": concurrency, "exit_timeout": 0.0,
     }  # fmt: skip
-    try:
-        source = RunSource(files, right_answers, since)
-        options["sinks"] = _written_back(files) if write_back else ()
-        if out is not None:
-            output_path("--out", out)
-        with source.progress():
-            if dry_run:
-                sentence = _plan_sentence(asyncio.run(_plan(source, engine, options)))
-            else:
-                tally = asyncio.run(_score(source, engine, store, options, out, stops=scorers is None))
-                sentence = tally.sentence(store)
-    except KeyboardInterrupt:
-        say(f"stopped; what is in {store} stays, and the same command goes on from there", error=True)
-        raise typer.Exit(130) from None
+    source = RunSource(files, right_answers, since)
+    options["sinks"] = _written_back(files) if write_back else ()
+    if out is not None:
+        output_path("--out", out)
+    with source.progress():
+        if dry_run:
+            sentence = _plan_sentence(asyncio.run(_plan(source, engine, options)))
+        else:
+            tally = asyncio.run(_score(source, engine, store, options, out, stops=scorers is None))
+            sentence = tally.sentence(store)
     if references is not None and source.referenced < source.seen:
         sentence += f"\n{about_references(source.referenced, source.seen)}"
     if not source.seen and not source.rejected and "-" not in files:

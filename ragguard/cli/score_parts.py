@@ -13,7 +13,7 @@ import typer
 
 from ragguard.cli.run_source import about_references
 from ragguard.cli.terminal import progress_bar, reason_lines, say
-from ragguard.errors import EngineError, InvalidInput, MissingDependency
+from ragguard.errors import EngineError, InvalidInput
 from ragguard.parts.job import Executor, PartJob, PreparedJob, carry_out, prepare
 from ragguard.parts.part_scorer import Processes
 from ragguard.storage.files.partfolder import PartCounts
@@ -25,11 +25,7 @@ def executor_of(on: str, gpus: float | None = None) -> Executor:
     if kind not in ("processes", "ray") or (colon and not number.isdecimal()):
         raise InvalidInput("--on", on, "processes or ray, or, for N of them, processes:N or ray:N")
     if kind == "ray":
-        try:
-            ray = import_module("ragguard_ray")
-        except ImportError as error:
-            raise MissingDependency("ragguard_ray", "scoring on a Ray cluster", "ray") from error
-        executor: Executor = ray.RayActors(actors=int(number or 8), gpus=gpus)
+        executor: Executor = import_module("ragguard_ray").RayActors(actors=int(number or 8), gpus=gpus)
         return executor
     if gpus is not None:
         raise InvalidInput("--gpus", gpus, "nothing without --on ray")
@@ -50,7 +46,7 @@ def read_engine_args(text: str | None) -> dict[str, Any] | None:
 def score_in_parts(inputs: Sequence[str], job: PartJob, executor: Executor) -> None:
     """Scores an input in parts and prints the result.
 
-    Raises typer.Exit(1) where something is missing, and typer.Exit(130) after Ctrl-C.
+    Raises typer.Exit(1) where something is missing.
     """
     prepared = prepare(inputs, job, workers=executor.workers)
     size, done = sum(part.end - part.start for part in prepared.parts.values()), prepared.before.bytes
@@ -66,10 +62,6 @@ def score_in_parts(inputs: Sequence[str], job: PartJob, executor: Executor) -> N
     except EngineError as error:
         say(f"ragguard score: {error}; what is complete stays in {job.folder}: run it again", error=True)
         raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        sentence = f"stopped; the parts that are complete stay in {job.folder}, and the same command goes on from there"
-        say(sentence, error=True)
-        raise typer.Exit(130) from None
     say(_sentence(prepared), error=True)
     if not prepared.whole:
         raise typer.Exit(1)

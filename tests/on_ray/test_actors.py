@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from typer.testing import CliRunner
 
 from ragguard import world, write_runs
 from ragguard.cli.app import app
-from ragguard.cli.score_parts import executor_of
-from ragguard.errors import InvalidInput, MissingDependency
+from ragguard.errors import InvalidInput
 from ragguard_ray import RayActors
 
 
@@ -40,11 +37,3 @@ def test_without_ray_one_sentence_says_how_to_get_it(no_ray, tmp_path):
 def test_an_address_where_nobody_is_is_found_out_without_ray(some_ray, address):
     with pytest.raises(InvalidInput, match="HOST:PORT of the head of a Ray cluster"):
         RayActors(address).__enter__()
-
-
-def test_distribution_without_the_package_for_ray_is_one_sentence(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ragguard_ray", None)
-    with pytest.raises(
-        MissingDependency, match=r"scoring on a Ray cluster needs ragguard_ray: pip install 'ragguard\[ray\]'"
-    ):
-        executor_of("ray")
