@@ -21,7 +21,7 @@ from ragguard.cli.terminal import screen
 from ragguard.errors import InvalidInput, RagguardError
 from ragguard.records import RetrievalStep, Score, ScoredRun
 from ragguard.scorers.run_facts import BeliefGain, is_clear
-from ragguard.storage.sqlite.overview import unread_positions
+from ragguard.scorers.view import view_step
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.text.secret_filter import strip_control_characters
 
@@ -111,9 +111,9 @@ def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
     told = [form.format(score.value) for form, score in known if score is not None]
     told = told or named(scores)[: len(_SHOWN)]
     cell.append(" · ".join([f"{count} passage{'' if count == 1 else 's'}", *told]))
-    unread = unread_positions(step)
+    read = {at + 1 for at in view_step(step, 0).got}
     misleading = sum(
-        score.value < MISLEADS and is_clear(score.value, score.stderr) and score.position not in unread
+        score.value < MISLEADS and is_clear(score.value, score.stderr) and score.position in read
         for score in scores
         if score.name == "utility"
     )

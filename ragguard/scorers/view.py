@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.prompts import PromptSet
-from ragguard.records import K_ERROR, Passage, RetrievalStep, Run, Stage
+from ragguard.records import K_ERROR, Passage, RetrievalStep, Run, Stage, read_candidates
 from ragguard.runtime.arguments import whole_number
 from ragguard.scorers.exam.record import Verdicts
 from ragguard.scorers.question import count_tokens
@@ -120,16 +120,10 @@ def view_step(step: RetrievalStep, cap: int, turn: int = 0) -> StepView:
     """Returns the view of a step; finds the model's passages among the candidates by id and text, each once."""
     everything = list(step.candidates or step.passages)
     candidates = len(everything)
-    free: dict[tuple[str, str], list[int]] = {}
-    for index, passage in enumerate(everything):
-        free.setdefault((passage.id, passage.text), []).append(index)
-    got: list[int] = []
-    for passage in step.passages:
-        if same := free.get((passage.id, passage.text)):
-            got.append(same.pop(0))
-        else:
-            got.append(len(everything))
-            everything.append(passage)
+    got = read_candidates(
+        *([(passage.id, passage.text) for passage in some] for some in (everything, step.passages))
+    )
+    everything += [passage for passage, at in zip(step.passages, got, strict=True) if at >= candidates]
     order = dict.fromkeys([*got, *range(len(everything))])
     with_text = [index for index in order if everything[index].text.strip()][:cap]
     return StepView(

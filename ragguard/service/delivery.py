@@ -10,7 +10,6 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 from ragguard.errors import Closed, MissingDependency
 from ragguard.records import ScoredRun
@@ -28,21 +27,6 @@ _AWAY = RetrySchedule(first=1.0, longest=30.0)
 """The pauses after which a run is given again to a sink whose destination is away."""
 _CAUSE_CHARACTERS = 200
 _LOSSES = ("runs_dropped", "events_lost", "events_late", "events_refused", "sink_failures")
-
-
-@dataclass(frozen=True, slots=True)
-class Undelivered:
-    """A loss on the way to a sink."""
-
-    what: str
-    """The kind of what was lost, and its destination, such as `scored runs to PhoenixSink`."""
-    count: int
-    cause: str = ""
-    """The last error, where the sink raised one."""
-
-    def __str__(self) -> str:
-        cause = f" ({self.cause})" if self.cause else ""
-        return f"{self.count:,} {self.what} not delivered{cause}"
 
 
 class SinkDelivery:
@@ -151,16 +135,17 @@ class Delivery:
         """True where a sink sends later what it takes now, and so has to be flushed."""
         return any(isinstance(one.sink, BufferingSink) for one in self._to)
 
-    def undelivered(self) -> tuple[Undelivered, ...]:
-        """Returns what did not reach its sink, and what buffering sinks could not send when they were last flushed."""
-        found: list[Undelivered] = []
+    def undelivered(self) -> tuple[str, ...]:
+        """Says what did not reach its sink, and what buffering sinks could not send when they were last flushed."""
+        said: list[str] = []
         for one in self._to:
             if one.lost:
-                what = f"{'runs' if self.sent_to else 'scored runs'} to {one.name}"
-                found.append(Undelivered(what, one.lost, one.cause))
+                cause = f" ({one.cause})" if one.cause else ""
+                what = "runs" if self.sent_to else "scored runs"
+                said.append(f"{one.lost:,} {what} to {one.name} not delivered{cause}")
             if isinstance(one.sink, BufferingSink):
-                found += [Undelivered(what, count) for what, count in one.sink.undelivered().items()]
-        return tuple(found)
+                said += [f"{count:,} {what} not delivered" for what, count in one.sink.undelivered().items()]
+        return tuple(said)
 
     async def start(
         self, scored: ScoredRun, then: Callable[[], Awaitable[None]] | None = None

@@ -14,10 +14,12 @@ import concurrent.futures.thread  # noqa: F401 - registers its own end, which mu
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import wait
 from typing import NamedTuple
 
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.per_process import PerProcess
+from ragguard.runtime.threads import DaemonThreads
 
 SLACK = 1.5
 """Seconds beyond its own timeout after which the process no longer waits for a service to close."""
@@ -64,17 +66,11 @@ def _close_all() -> None:
 
 def _each(endings: list[tuple[float, Callable[[float], object]]]) -> None:
     """Ends all services at the same time, so that the longest timeout is the bound, and not the sum."""
-    began = time.monotonic()
-    threads = []
-    for timeout, end in endings:
-        thread = threading.Thread(target=end, args=(timeout,), name="ragguard-exit", daemon=True)
-        try:
-            thread.start()
-            threads.append((began + timeout + SLACK, thread))
-        except RuntimeError:  # Python 3.12 starts none so late: services end one by one, in the time left
-            end(seconds_left(began + timeout))
-    for until, thread in threads:
-        thread.join(seconds_left(until))
+    began, threads = time.monotonic(), DaemonThreads(len(endings) or 1, "ragguard-exit")
+    # Python 3.12 starts no thread so late: each has ended before the next one is submitted, with the time left.
+    done = [(timeout, threads.submit(end, seconds_left(began + timeout))) for timeout, end in endings]
+    for timeout, ended in done:
+        wait([ended], seconds_left(began + timeout + SLACK))
 
 
 try:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from ragguard.capture.handle import RunHandle
 from ragguard.engines.layers.retry import failure_since
 from ragguard.errors import EngineError, InvalidInput, PromptTooLong, RagguardError, UnfitText
-from ragguard.records import FEEDBACK, Failure, Run, Score, ScoredRun
+from ragguard.records import FEEDBACK, Failure, Run, ScoredRun
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.limiter import bounded
@@ -251,7 +251,7 @@ class RunScoring:
             attempts=attempts, references=found, uncertain=uncertain,
             finished=not any(one.error in _MAY_PASS for one in failures),
         )  # fmt: skip
-        new = await self.written(lambda: self._store_outcome(outcome))
+        new = await self.written(lambda: self.store.store_outcome(outcome))
         if self.delivery and (new or outcome.says_something):
             await self.deliver(replace(scored, scores=new))
         return scored
@@ -281,14 +281,6 @@ class RunScoring:
             return None, []
         found, failures = await find_references(self._find, run)
         return self.redactor.texts(found), failures
-
-    def _store_outcome(self, outcome: ScoringOutcome) -> list[Score]:
-        """Stores and counts an outcome, on the writer's thread, so that `flush` sees both or neither."""
-        new = self.store.store_outcome(outcome)
-        if outcome.retry_ns is None:
-            scored = "runs_scored" if outcome.scores else "runs_unscored"
-            self.store.count("runs_failed" if outcome.failures else scored)
-        return new
 
     async def _identity(self) -> Identity | None:
         """Returns the identity of the settings; None where an engine cannot be reached."""

@@ -258,12 +258,8 @@ class ScoringWorker:
 
     async def _keep_unscored(self, claim: Claim) -> None:
         """Leaves a captured run unscored; sinks still get the run, and it may be scored later."""
-
-        def keep() -> None:
-            self._store.keep_unscored(claim, emit=bool(self._scoring.delivery))
-            self._store.count("runs_unscored")
-
-        await self._scoring.written(keep)
+        emit = bool(self._scoring.delivery)
+        await self._scoring.written(lambda: self._store.keep_unscored(claim, emit=emit))
         if self._scoring.delivery:
             await self._scoring.deliver(ScoredRun(claim.run, [], []))
 

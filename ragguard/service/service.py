@@ -23,7 +23,7 @@ from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import BackgroundLoop
 from ragguard.service.batches import Redactor
 from ragguard.service.configuration import LONGEST, Configuration
-from ragguard.service.delivery import Delivery, Undelivered
+from ragguard.service.delivery import Delivery
 from ragguard.service.flushing import Ending, at_exit, forget
 from ragguard.service.intake import Intake
 from ragguard.service.run_scoring import RunScoring
@@ -74,8 +74,8 @@ class Report:
     """Runs that were stored, and of which no score was asked for, or none exists."""
     unsampled: int = 0
     """Runs that were not captured, because of `sample_rate`."""
-    undelivered: tuple[Undelivered, ...] = ()
-    """The losses on the way to sinks."""
+    undelivered: tuple[str, ...] = ()
+    """The losses on the way to sinks, each with its number and its cause."""
     delivered: int = 0
     """Runs that a sink has taken, also those of earlier processes; one that was sent once more counts again."""
     delivering: int = 0
@@ -145,7 +145,7 @@ class Report:
                 yield f"{number:,} {what}{f' ({cause})' if cause else ''}"
         if self.degraded:
             yield "the disk takes nothing now, and what was captured waits in memory"
-        yield from map(str, self.undelivered)
+        yield from self.undelivered
         lost = self.lost or self.late or self.undelivered
         if not (self.complete or self.captured or self.pending or self.open or self.delivering or lost):
             yield (

@@ -8,7 +8,6 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard
 from ragguard.errors import EngineRejected
-from ragguard.service.delivery import Undelivered
 from ragguard.service.service import Report
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
@@ -52,7 +51,7 @@ def rejecting(label_probs):
          "1 open"),
         (Report(False, captured=3, scored=1, pending=2, retrying=1, cause_pending="away"),
          "not everything is scored: 1 scored; 2 pending; 1 of them failed for now and tried again (away)"),
-        (Report(False, captured=1, scored=1, undelivered=(Undelivered("scored runs to PhoenixSink", 1, "down"),)),
+        (Report(False, captured=1, scored=1, undelivered=("1 scored runs to PhoenixSink not delivered (down)",)),
          "not everything was delivered: 1 scored; 1 scored runs to PhoenixSink not delivered (down)"),
         (Report(False, captured=2, scored=2, delivering=2),
          "not everything was delivered: 2 scored; 2 scored runs not yet delivered"),

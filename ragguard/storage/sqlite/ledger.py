@@ -111,15 +111,14 @@ def due(db: sqlite3.Connection, owner: str, limit: int) -> tuple[list[sqlite3.Ro
 def left(db: sqlite3.Connection, owner: str, queued_until_ns: int | None = None) -> Left:
     """Returns what a process still has to do, of the runs that were queued until that time."""
     until = queued_until_ns if queued_until_ns is not None else now_ns()
-    pending, next_ns, retrying, undelivered = db.execute(
-        "SELECT count(*), min(due_ns), count(*) FILTER (WHERE due_ns IS NOT NULL AND attempts > 0), "
-        "count(*) FILTER (WHERE due_ns IS NULL) FROM runs "
-        "WHERE owner = ? AND (due_ns IS NOT NULL OR emit_after IS NOT NULL) AND queued_ns <= ?",
-        (owner, until),
-    ).fetchone()
-    are_open = "SELECT count(*) FROM runs WHERE owner = ? AND status = 'open'"
-    opened = db.execute(are_open, (owner,)).fetchone()[0]
-    return Left(pending, opened, next_ns, retrying=retrying, undelivered=undelivered)
+    pending = "WHERE (due_ns IS NOT NULL OR emit_after IS NOT NULL) AND queued_ns <= ?1"
+    counts = db.execute(
+        f"SELECT count(*) FILTER ({pending}), count(*) FILTER (WHERE status = 'open'), "
+        f"min(due_ns) FILTER ({pending}), count(*) FILTER ({pending} AND due_ns IS NOT NULL AND attempts > 0), "
+        f"count(*) FILTER ({pending} AND due_ns IS NULL) FROM runs WHERE owner = ?2",
+        (until, owner),
+    )
+    return Left(*counts.fetchone())
 
 
 def store_outcome(db: sqlite3.Connection, outcome: ScoringOutcome) -> list[Score]:

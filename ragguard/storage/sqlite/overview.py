@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ragguard.capture.model_calls import notice
 from ragguard.records import (
@@ -20,9 +20,9 @@ from ragguard.records import (
     K_ERROR,
     LEFT_OUT,
     Failure,
-    RetrievalStep,
     Usage,
     places_of,
+    read_candidates,
 )
 from ragguard.storage.sqlite.rows import chunks, failures_at, origins_of, rows_at, texts_of, usage_of
 from ragguard.storage.sqlite.schema import Data
@@ -165,14 +165,14 @@ def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str]) -> StepLine:
     items, given, decision = body.get("items", ()), body["passages"], body.get("decision")
     candidates = body.get("candidates") or given
     reasons = {} if decision is None else {drop[1]: drop[2] for drop in decision["dropped"]}
-    keys: Sequence[Any] = range(len(items))
+    read, more = [*range(len(given))], []
     if candidates != given:
-        keys = [tuple(item[:2]) for item in items]  # id and text
-    found, read_as = ([keys[position] for position in positions] for positions in (candidates, given))
-    kept, rewritten = kept_passages(found, read_as, reasons)
-    read = [given[index] for index in rewritten]
-    kept += [True] * len(read)
-    shown = [texts.get(items[position][0], "") for position in (*candidates, *read)]
+        found, got = ([tuple(items[at][:2]) for at in positions] for positions in (candidates, given))
+        read = read_candidates(found, got)
+        more = [at for at, index in zip(given, read, strict=True) if index >= len(candidates)]
+    left = {*read} - {rank - 1 for rank in reasons}
+    kept = [index in left for index in range(len(candidates) + len(more))]
+    shown = [texts.get(items[position][0], "") for position in (*candidates, *more)]
     metadata = body.get("metadata", {})
     guarded = decision or {"kept": (), "dropped": ()}
     k = places_of(
@@ -221,45 +221,3 @@ def _sum(usages: list[str]) -> Usage:
             one.output_tokens * times, seconds=one.seconds * times, cached=one.cached * times,
         )  # fmt: skip
     return total
-
-
-def kept_passages(
-    candidates: Sequence[Hashable], given: Sequence[Hashable], dropped: Iterable[int]
-) -> tuple[list[bool], list[int]]:
-    """Returns for each candidate whether the model got it, and the indices of the given passages that are none of the
-    candidates: a postprocessor or a tool has rewritten these for the model.
-
-    Args:
-        candidates: The keys of what was retrieved, in the retriever's order.
-        given: The keys of what the model got. Each of them stands for one candidate with an equal key.
-        dropped: The 1-based ranks of the candidates that a guard dropped.
-    """
-    kept = _matched(candidates, given)
-    for rank in dropped:
-        if 0 < rank <= len(kept):
-            kept[rank - 1] = False
-    known = _matched(given, candidates)
-    return kept, [index for index, is_known in enumerate(known) if not is_known]
-
-
-def unread_positions(step: RetrievalStep) -> list[int]:
-    """Returns the 1-based positions of the candidates that the model did not get."""
-    candidates, given = (
-        [(passage.id, passage.text) for passage in passages]
-        for passages in (step.candidates or step.passages, step.passages)
-    )
-    dropped = () if step.decision is None else [drop.position for drop in step.decision.dropped]
-    kept, _ = kept_passages(candidates, given, dropped)
-    return [position for position, was_kept in enumerate(kept, 1) if not was_kept]
-
-
-def _matched(passages: Sequence[Hashable], others: Sequence[Hashable]) -> list[bool]:
-    """Returns for each passage whether it is among the others; each of the others matches one."""
-    if passages == others:
-        return [True] * len(passages)
-    left = Counter(others)
-    found = []
-    for key in passages:
-        found.append(left[key] > 0)
-        left[key] -= found[-1]
-    return found

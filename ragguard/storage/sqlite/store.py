@@ -259,7 +259,11 @@ class Store(StoreReader):
     def store_outcome(self, outcome: ScoringOutcome) -> list[Score]:
         """Stores the result of scoring a run; returns the new scores."""
         with self._transaction() as db:
-            return ledger.store_outcome(db, outcome)
+            new = ledger.store_outcome(db, outcome)
+        if outcome.retry_ns is None:
+            scored = "runs_scored" if outcome.scores else "runs_unscored"
+            self.count("runs_failed" if outcome.failures else scored)
+        return new
 
     def store_provisional(
         self,
@@ -291,6 +295,7 @@ class Store(StoreReader):
                 (claim.seq, claim.revision),
             )
             ledger.let_go(db, claim.seq)
+        self.count("runs_unscored")
 
     def emitted(self, run_id: str) -> None:
         """Marks a run as delivered to the sinks."""
