@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, ParamSpec, TypeVar, overload
 
 from ragguard.capture.decisions import Verdict
@@ -64,11 +64,8 @@ def retrieved(query: str, documents: object, **more: Any) -> str:
         more: The other arguments of `run.retrieved`: `candidates`, `k`, `tool`, `turn`, `started_ns`, `decision`,
             `metadata`, `id`.
     """
-    call = current_call()
-    if call is None:
-        warn_outside()
-        return ""
-    return call.retrieved(query, documents, **more)
+    call = _recording()
+    return "" if call is None else call.retrieved(query, documents, **more)
 
 
 def decided(verdict: Verdict) -> None:
@@ -78,10 +75,12 @@ def decided(verdict: Verdict) -> None:
         call.decided(verdict)
 
 
-def warn_outside() -> None:
-    """Warns once that a retrieval was made outside of any run; says nothing in a pause."""
-    if not is_paused():
+def _recording() -> CurrentCall | None:
+    """Returns the call at work, to record a retrieval there; warns once where it is made outside of any run."""
+    call = current_call()
+    if call is None and not is_paused():
         NOTICES.once("retrieved outside a run", _NO_RUN)
+    return call
 
 
 P = ParamSpec("P")
@@ -138,12 +137,15 @@ def retrieval(
     def recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[list[Any]]:
         """Records one call as a step, which ends with what is put into the list, or with the function's error."""
         found: list[Any] = []
-        call = current_call()
+        call = _recording()
         if call is None:
-            warn_outside()
             yield found
             return
-        given = _arguments(signature, args, kwargs)
+        given: Mapping[str, Any] = kwargs
+        with suppress(TypeError):  # which the call itself will raise
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            given = {**bound.arguments, **kwargs}
         words = given.get(query)
         if words is None:
             words = next((value for value in (*args, *kwargs.values()) if isinstance(value, str)), "")
@@ -171,18 +173,6 @@ def retrieval(
         return found[0]
 
     return functools.wraps(function)(coroutine if inspect.iscoroutinefunction(function) else plain)
-
-
-def _arguments(
-    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Mapping[str, Any]:
-    """Returns a call's arguments by name, with defaults filled in."""
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError:  # the call itself will raise the error
-        return kwargs
-    bound.apply_defaults()
-    return {**bound.arguments, **kwargs}
 
 
 def _documents(result: Any) -> Any:

@@ -45,11 +45,9 @@ class CaptureOptions:
 
 def checked_tools(given: object) -> DeclaredTools:
     """Returns the tools that are declared as retrievals, each with its splitter; refuses anything else."""
-    if given is None:
-        return DeclaredTools()
-    if given == AUTO:
-        tools = DeclaredTools()
-        tools.by_rule = True
+    tools = DeclaredTools()
+    tools.by_rule = given == AUTO
+    if given is None or tools.by_rule:
         return tools
     if isinstance(given, (list, tuple, set, frozenset)) and all(isinstance(name, str) for name in given):
         return DeclaredTools(dict.fromkeys(given, found))

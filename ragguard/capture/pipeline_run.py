@@ -91,8 +91,6 @@ class PipelineRun:
             self.id, self.question or query, name=self.name, references=self.references, metadata=self.metadata,
             started_ns=self.started_ns, trace=trace or self.trace, names=self.names,
         )  # fmt: skip
-        if self.over:  # its call was given up meanwhile, in another thread
-            self.recorder.run_ended(RunEnded(self.id, "interrupted"))
 
     def end(
         self, answer: str | None, status: Status = "ok", error: BaseException | None = None, *, question: str = "",

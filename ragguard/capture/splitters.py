@@ -100,6 +100,7 @@ LONGEST = 16 * 2**20
 _AROUND = ("artifact", "structuredContent", "structured_content", "raw_output", "tool_output")
 """Names under which tools' messages and outputs hold their result as data, beside the text that the model reads."""
 _HOLDERS = (*LIST_NAMES, "nodes", "source_nodes", "docs", "records", "web", "news", "raw")
+_BLOCK_FIELDS = {"type", "text", "annotations", "id"}
 _EVIDENCE = (*ID_NAMES, "title", "score", "relevance_score", "distance", "file_name", "filename")
 """Names of which a found item has one beside its text."""
 
@@ -212,12 +213,12 @@ def _texts_of_blocks(content: object) -> list[str] | None:
     """Returns the texts of content blocks, as MCP and messages have them; None for anything else."""
     if not isinstance(content, list) or not content:
         return None
-    blocks = [one for one in content if isinstance(one, Mapping) and one.get("type") == "text"]
-    if len(blocks) < len(content) or not all(
-        set(one) <= {"type", "text", "annotations", "id"} for one in blocks
-    ):
-        return None
-    return [str(one.get("text", "")) for one in blocks]
+    texts = [
+        str(one.get("text", ""))
+        for one in content
+        if isinstance(one, Mapping) and one.get("type") == "text" and one.keys() <= _BLOCK_FIELDS
+    ]
+    return texts if len(texts) == len(content) else None
 
 
 def _in_blocks(blocks: Iterable[str], declared: bool, depth: int) -> list[Passage] | None:
