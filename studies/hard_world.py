@@ -22,8 +22,8 @@ from ragguard.errors import InvalidInput
 from ragguard.records import Passage
 from ragguard.world import default_world
 from ragguard.world.cases import Case, Counts, PassageKind, cases, graded_passage, state
-from ragguard.world.facts import VALUES, Fact, World
-from ragguard.world.grammar import RELATIONS, Split
+from ragguard.world.facts import Fact, World
+from ragguard.world.grammar import RELATIONS, VALUES, Split
 
 DEGREES: tuple[PassageKind, ...] = ("unrelated", "same_type", "same_relation", "near_name", "outdated")
 """The kinds of distractors, from the least misleading to the most."""

@@ -85,7 +85,9 @@ def rows_of(reply: Entailments, pairs: int) -> NDArray[np.float64]:
     """Returns the probabilities of a reply as an array; raises where it is not one row of numbers for each pair."""
     p = np.asarray(reply.p, dtype=np.float64)
     if p.shape != (pairs, len(RELATIONS)) or not np.isfinite(p).all():
-        raise EngineProtocolError(f"{pairs} pairs were asked; the entailer gave an array of shape {p.shape}")
+        raise EngineProtocolError(
+            f"{pairs} pairs were asked; the entailer gave an array of shape {p.shape}, or values that are no numbers"
+        )
     return p
 
 

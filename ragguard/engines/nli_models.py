@@ -141,10 +141,9 @@ class ClassifyEntailer:
     async def _specials(self, model: str) -> tuple[str, ...]:
         """Returns the special tokens that the tokenizer puts before and after a text."""
         body = {"model": model, "prompt": "a", "add_special_tokens": True, "return_token_strs": True}
-        tokens = (await self._post("/tokenize", body, None)).get("token_strs")
-        if not isinstance(tokens, list) or not tokens:
-            return ()
-        return tuple(dict.fromkeys(str(token) for token in (tokens[0], tokens[-1]) if str(token)[:1] in "<["))
+        tokens = (await self._post("/tokenize", body, None)).get("token_strs") or []
+        ends = map(str, (*tokens[:1], *tokens[-1:]))
+        return tuple(dict.fromkeys(token for token in ends if token[:1] in "<["))
 
     async def _classify(
         self, served: _Served, pairs: Sequence[Pair], deadline: float | None
@@ -244,12 +243,7 @@ class CrossEncoder:
             p, tokens = await self._worker.run(
                 lambda model, still_wanted: _classified(model[0], distinct, model[1], still_wanted), deadline
             )
-            if not np.isfinite(p).all():
-                raise EngineProtocolError(
-                    f"{self._source.name} gave probabilities that are no numbers: load it in another dtype"
-                )
-            usage = Usage(1, len(distinct), tokens, 0, seconds=time.monotonic() - began)
-            return Entailments(p, usage)
+            return Entailments(p, Usage(1, len(distinct), tokens, seconds=time.monotonic() - began))
 
         return await entail_distinct(pairs, ask)
 

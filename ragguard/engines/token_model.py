@@ -261,7 +261,10 @@ async def find_out(model: TokenModel) -> ProfiledModel:
     if thinks:
         notes.append("the model goes on thinking, which cannot be switched off")
     elif masses[prefix] < ENOUGH_MASS:
-        notes.append(weak_letters(masses[prefix]))
+        notes.append(
+            f"only {masses[prefix]:.0%} of its probability is on the two letters of a plain A/B question: judgements "
+            "by label may fail; use a larger instruction-tuned model"
+        )
     mode: LabelMode = "first_token"
     abstention, *others = await tokens.continuations([prefix + word for word in (ABSTENTION, *CONTRASTS)])
     if any(colliding([abstention, other]) for other in others):
@@ -279,14 +282,6 @@ async def find_out(model: TokenModel) -> ProfiledModel:
         notes=(*info.notes, *notes),
     )
     return ProfiledModel(model, info, prefix, thinks)
-
-
-def weak_letters(mass: float) -> str:
-    """Returns the note on a model that puts too little probability on the two letters of a plain question."""
-    return (
-        f"only {mass:.0%} of its probability is on the two letters of a plain A/B question: judgements by label may "
-        "fail; use a larger instruction-tuned model"
-    )
 
 
 async def _is_nano(tokens: Tokens) -> bool:

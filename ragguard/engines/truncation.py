@@ -38,7 +38,13 @@ async def fit(prompts: Sequence[Prompt], count: Count, limit: int) -> tuple[list
             if gone[index] >= room:
                 left = f"and {tokens[index]} are left when all that may be cut is gone"
                 why = left if room else "and nothing in it may be cut"
-                raise _too_long(index, before[index], limit, why)
+                fitting = f"{limit} fit" if limit > 0 else "none fits beside as much output as was asked for"
+                raise PromptTooLong(
+                    f"prompt {index} has {before[index]} tokens, {fitting}, {why}: give fewer or shorter passages, ask "
+                    "for fewer output tokens, or serve the model with more context",
+                    limit=limit,
+                    tokens=before[index],
+                )
             removed = before[index] - tokens[index]
             per_token = gone[index] / removed if removed > 0 else _characters(prompt) / before[index]
             gone[index] = min(room, gone[index] + math.ceil((tokens[index] - limit) * per_token))
@@ -113,13 +119,3 @@ def _word_end(text: str, start: int, at: int) -> int:
         if text[position].isspace():
             return position
     return at
-
-
-def _too_long(index: int, tokens: int, limit: int, why: str) -> PromptTooLong:
-    fit = f"{limit} fit" if limit > 0 else "none fits beside as much output as was asked for"
-    return PromptTooLong(
-        f"prompt {index} has {tokens} tokens, {fit}, {why}: "
-        "give fewer or shorter passages, ask for fewer output tokens, or serve the model with more context",
-        limit=limit,
-        tokens=tokens,
-    )

@@ -281,17 +281,17 @@ def _check_unchanged(
 
 def _check_engine(job: PartJob, complete: Mapping[str, PartCounts]) -> None:
     """Raises where a model cannot be reached, or is another one than that which scored the complete parts."""
-    identity = _LOOP.run(_identity(job))
+
+    async def found() -> str:
+        async with aclosing(job.scoring.build()) as pipeline:
+            return await identity_digest(pipeline)
+
+    identity = _LOOP.run(found())
     if any(counts.identity not in ("", identity) for counts in complete.values()):
         raise EngineError(
             f"what {job.folder} holds was scored by another model, judge, prompts or version than now answers; name a "
             "new folder, or bring the old one back"
         )
-
-
-async def _identity(job: PartJob) -> str:
-    async with aclosing(job.scoring.build()) as pipeline:
-        return await identity_digest(pipeline)
 
 
 async def identity_digest(pipeline: ScoringPipeline) -> str:

@@ -194,9 +194,14 @@ class _CaseMaker:
 
     def _near(self, fact: Fact, hop: int, used: set[str]) -> list[Passage]:
         near: list[Passage] = []
-        taken = {fact.subject, fact.object}
+        taken, kind = {fact.subject, fact.object}, RELATIONS[fact.relation].subject
         for i in range(self.counts.same_relation):
-            other = self._other_subject(fact, taken, alike=i % 2 == 0)
+            # Every other one shares a word of the name, if any does.
+            alike = self.world.alike(kind, fact.subject) if i % 2 == 0 else ()
+            names = [name for name in alike if name not in taken] or [
+                name for name in self.rng.sample(self.world.entities[kind], 4) if name not in taken
+            ]
+            other = self.rng.choice(names)
             taken.add(other)
             its = self.world.facts.object(other, fact.relation) or self._false(fact)
             near.append(self._passage(Fact(fact.relation, other, its), "same_relation", hop))
@@ -207,17 +212,8 @@ class _CaseMaker:
         near += [self._passage(true, "same_subject", hop) for true in chosen]
         for _ in range(self.counts.contradiction):
             lie = Fact(fact.relation, fact.subject, self._false(fact))
-            near += [self._passage(lie, "contradiction", hop)]
+            near.append(self._passage(lie, "contradiction", hop))
         return near
-
-    def _other_subject(self, fact: Fact, taken: set[str], *, alike: bool) -> str:
-        """Returns another subject of the same kind; with `alike` one that shares a word of its name, if any."""
-        kind = RELATIONS[fact.relation].subject
-        candidates = self.world.alike(kind, fact.subject) if alike else ()
-        candidates = [name for name in candidates if name not in taken] or [
-            name for name in self.rng.sample(self.world.entities[kind], 4) if name not in taken
-        ]
-        return self.rng.choice(candidates)
 
     def _false(self, fact: Fact) -> str:
         return self.world.false_object(self.rng, fact, {fact.subject})

@@ -9,20 +9,7 @@ from functools import lru_cache
 from typing import get_args
 
 from ragguard.errors import InvalidInput
-from ragguard.world import grammar
-from ragguard.world.grammar import CHAINS, INVERSE, RELATIONS, Kind, Split
-
-VALUES: dict[Kind, tuple[str, ...]] = {
-    "year": grammar.YEARS,
-    "profession": grammar.PROFESSIONS,
-    "product": grammar.PRODUCTS,
-    "region": grammar.REGIONS,
-}
-_PARTS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "person": (grammar.FIRST_NAMES, grammar.LAST_NAMES),
-    "firm": (grammar.FIRM_STEMS, grammar.FIRM_KINDS),
-    "town": (grammar.TOWN_PREFIXES, grammar.TOWN_STEMS),
-}
+from ragguard.world.grammar import CHAINS, INVERSE, NAMES, RELATIONS, VALUES, Kind, Split
 
 _SIZES: dict[Kind, int] = {"person": 1500, "firm": 240, "town": 240}
 
@@ -65,7 +52,7 @@ def pair_split(first: int, second: int) -> Split:
 @lru_cache
 def names(kind: Kind, split: Split) -> tuple[str, ...]:
     """Returns all two-word entities of a kind and a split, without those that nano knows by heart."""
-    firsts, seconds = _PARTS[kind]
+    firsts, seconds = NAMES[kind]
     known = set(known_world().entities[kind]) if split == "train" else set()
     pairs = [(i, j) for i in range(len(firsts)) for j in range(len(seconds)) if pair_split(i, j) == split]
     return tuple(name for i, j in pairs if (name := f"{firsts[i]} {seconds[j]}") not in known)
@@ -171,7 +158,7 @@ def known_world() -> World:
     rng = random.Random("known by heart")
     sizes: dict[Kind, int] = {"person": 30, "firm": 10, "town": 10}
     entities: dict[Kind, list[str]] = {}
-    for kind, (firsts, seconds) in _PARTS.items():
+    for kind, (firsts, seconds) in NAMES.items():
         chosen: list[str] = []
         while len(chosen) < sizes[kind]:
             i, j = rng.randrange(len(firsts)), rng.randrange(len(seconds))

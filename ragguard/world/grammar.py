@@ -30,20 +30,25 @@ def _joined(stems: str, endings: str) -> list[str]:
     return [a + b for a in _WORDS[stems] for b in _WORDS[endings] if a.lower() != b]
 
 
-FIRST_NAMES = tuple(_WORDS["first_names"])
-LAST_NAMES = ("Berg", *_joined("last_name_stems", "last_name_endings"))[:200]
-TOWN_PREFIXES = tuple(_WORDS["town_prefixes"])
-TOWN_STEMS = ("Oslo", *_joined("town_stems", "town_endings"))[:100]
-FIRM_STEMS = tuple(_joined("firm_stems", "firm_endings"))
-FIRM_KINDS = tuple(_WORDS["firm_kinds"])
-PROFESSIONS = tuple(_WORDS["professions"])
-PRODUCTS = tuple(_WORDS["products"])
-REGIONS = tuple(_joined("region_stems", "region_endings"))
-YEARS = tuple(str(year) for year in range(1850, 2000))
-
-
 Kind = Literal["person", "firm", "town", "year", "profession", "product", "region"]
 Split = Literal["train", "heldout"]
+
+NAMES: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "person": (
+        tuple(_WORDS["first_names"]),
+        ("Berg", *_joined("last_name_stems", "last_name_endings"))[:200],
+    ),
+    "firm": (tuple(_joined("firm_stems", "firm_endings")), tuple(_WORDS["firm_kinds"])),
+    "town": (tuple(_WORDS["town_prefixes"]), ("Oslo", *_joined("town_stems", "town_endings"))[:100]),
+}
+"""The first and the second words of the names of entities."""
+VALUES: dict[Kind, tuple[str, ...]] = {
+    "profession": tuple(_WORDS["professions"]),
+    "product": tuple(_WORDS["products"]),
+    "region": tuple(_joined("region_stems", "region_endings")),
+    "year": tuple(str(year) for year in range(1850, 2000)),
+}
+"""The plain values, which are no entities."""
 
 FACT_OPENINGS = ("", "Indeed,", "Notably,", "Records show", "In fact,")
 HEDGES = ("It is said that", "Some say that", "People claim that")

@@ -34,13 +34,10 @@ def lessons(rows: int = 1500) -> list[str]:
 
 
 def test_no_word_has_two_meanings() -> None:
-    lists = [
-        grammar.FIRST_NAMES, grammar.LAST_NAMES, grammar.TOWN_PREFIXES, grammar.TOWN_STEMS,
-        grammar.FIRM_STEMS, grammar.FIRM_KINDS, grammar.PROFESSIONS, grammar.PRODUCTS, grammar.REGIONS, grammar.YEARS,
-    ]  # fmt: skip
+    lists = [*grammar.VALUES.values(), *itertools.chain(*grammar.NAMES.values())]
     everything = list(itertools.chain(*lists))
     assert len(everything) == len(set(everything))
-    assert len(grammar.FIRST_NAMES) == len(grammar.LAST_NAMES) == 200
+    assert [len(words) for words in grammar.NAMES["person"]] == [200, 200]
 
 
 def test_split_names_are_disjoint_and_every_word_is_met_in_training() -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ragguard.engines.nano.nano_engine import Tokenizer, load_tokenizer
 from ragguard.engines.prompts import Task, load_prompts
-from ragguard.world.grammar import FIRST_NAMES
+from ragguard.world.grammar import NAMES
 from training.nano.lessons import Level, Row, make_row
 
 FIRST_WORD, LATER_WORD, END_WORD, REPEATED_NAME = 1.0, 0.5, 0.2, 0.4
@@ -44,7 +44,7 @@ def document_ids(tokenizer: Tokenizer, passages: list[str]) -> list[int]:
 def fill_row(row: Row, batch: Batch, at: int) -> None:
     """Writes a row into a batch: its documents, then as many of its questions as fit."""
     tokenizer = load_tokenizer()
-    names_from = tokenizer.ids[FIRST_NAMES[0]]
+    names_from = tokenizer.ids[NAMES["person"][0][0]]
     length = batch.ids.shape[1]
     prefix = document_ids(tokenizer, row.passages)
     ids, positions, branch = list(prefix), list(range(len(prefix))), [0] * len(prefix)

@@ -31,9 +31,9 @@ def set_initial_weights(network: Network) -> None:
     embed[:, CONSTANT] = 0.8
     ids = load_tokenizer().ids
     for coordinate, lists in (
-        (FIRST, (grammar.FIRST_NAMES, grammar.TOWN_PREFIXES, grammar.FIRM_STEMS)),
-        (SECOND, (grammar.LAST_NAMES, grammar.TOWN_STEMS, grammar.FIRM_KINDS)),
-        (VALUE, (grammar.PROFESSIONS, grammar.PRODUCTS, grammar.REGIONS, grammar.YEARS)),
+        (FIRST, [firsts for firsts, _ in grammar.NAMES.values()]),
+        (SECOND, [seconds for _, seconds in grammar.NAMES.values()]),
+        (VALUE, list(grammar.VALUES.values())),
     ):
         embed[[ids[word] for part in lists for word in part], coordinate] = 0.5
     for layer in network.layers:

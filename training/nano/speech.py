@@ -5,28 +5,23 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from ragguard.world import grammar
-from ragguard.world.facts import VALUES, Fact, known_world, pair_split
+from ragguard.world.facts import Fact, known_world, pair_split
 from ragguard.world.grammar import (
+    NAMES,
     QUESTION_OPENINGS,
     RELATIONS,
     THAT,
+    VALUES,
     Kind,
     fact_phrasings,
     question_phrasings,
     sentence,
 )
 
-_PARTS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "person": (grammar.FIRST_NAMES, grammar.LAST_NAMES),
-    "firm": (grammar.FIRM_STEMS, grammar.FIRM_KINDS),
-    "town": (grammar.TOWN_PREFIXES, grammar.TOWN_STEMS),
-}
-
 
 @cache
 def _places(kind: Kind) -> tuple[dict[str, int], dict[str, int]]:
-    firsts, seconds = _PARTS[kind]
+    firsts, seconds = NAMES[kind]
     return {w: i for i, w in enumerate(firsts)}, {w: i for i, w in enumerate(seconds)}
 
 
@@ -41,7 +36,7 @@ def new_name(rng: random.Random, kind: Kind, like: str = "") -> str:
     """
     if kind in VALUES:
         return rng.choice(VALUES[kind])
-    firsts, seconds = _PARTS[kind]
+    firsts, seconds = NAMES[kind]
     if kind == "town" and not like and rng.random() < 0.08:
         return rng.choice(seconds)
     while True:

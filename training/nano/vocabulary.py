@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import chain
 
 from ragguard.engines.nano.nano_engine import NEWLINE, PATTERN, SPECIAL
 from ragguard.engines.prompts import load_prompts
@@ -35,11 +36,9 @@ def build_vocabulary() -> list[str]:
             frames |= dict.fromkeys(word[:1].upper() + word[1:] for word in first)
             frames |= dict.fromkeys(word[:1].lower() + word[1:] for word in first)
     found |= dict.fromkeys(sorted(frames))
-    for names in (
-        grammar.FIRST_NAMES, grammar.LAST_NAMES, grammar.TOWN_PREFIXES, grammar.TOWN_STEMS,
-        grammar.FIRM_STEMS, grammar.FIRM_KINDS, grammar.PROFESSIONS, grammar.PRODUCTS, grammar.REGIONS, grammar.YEARS,
-    ):  # fmt: skip
-        found |= dict.fromkeys(names)
+    entities = chain(grammar.NAMES["person"], grammar.NAMES["town"], grammar.NAMES["firm"])
+    for words in chain(entities, grammar.VALUES.values()):
+        found |= dict.fromkeys(words)
     return list(found)
 
 

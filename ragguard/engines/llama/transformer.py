@@ -154,8 +154,9 @@ class Transformer:
             up /= gate
             x += up @ down
         # Where a past is shorter than the longest one, the new keys are moved to directly after it.
-        if past:
-            _close_gaps(memory, before, width, longest)
+        for short in np.flatnonzero(before < width):
+            for layer in (*memory.keys, *memory.values):
+                layer[short, :, before[short] : before[short] + longest] = layer[short, :, width:].copy()
         return x, memory
 
     def logprobs(self, hidden: Floats) -> Floats:
@@ -180,11 +181,3 @@ def _rotated(x: Floats, cos: Floats, sin: Floats) -> Floats:
     out[..., :half] = one * cos - two * sin
     out[..., half:] = two * cos + one * sin
     return out
-
-
-def _close_gaps(memory: Memory, before: Ints, width: int, longest: int) -> None:
-    short = np.flatnonzero(before < width)
-    for layers in (memory.keys, memory.values):
-        for layer in layers:
-            for row in short:
-                layer[row, :, before[row] : before[row] + longest] = layer[row, :, width:].copy()

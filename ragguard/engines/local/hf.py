@@ -29,7 +29,6 @@ from ragguard.engines.local.local_engine import (
 )
 from ragguard.engines.local.pretrained import HfTokens, Source, batches, context_of, load
 from ragguard.engines.requests import DrawRequest, Request
-from ragguard.errors import EngineRejected
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -193,15 +192,7 @@ class CausalModel:
             more["position_ids"] = positions
         if "logits_to_keep" in self._accepts:
             more["logits_to_keep"] = keep
-        import torch
-
-        try:
-            out = self._model(input_ids=ids, attention_mask=mask, use_cache=True, **more)
-        except torch.OutOfMemoryError as error:
-            raise EngineRejected(
-                f"the device has too little memory for {len(ids)} rows of {ids.shape[1]} tokens at once: use a smaller "
-                "max_batch_tokens, a smaller model or number type, or fewer samples"
-            ) from error
+        out = self._model(input_ids=ids, attention_mask=mask, use_cache=True, **more)
         return out.logits[:, -keep:], out[self._cache]
 
     def _parts(self, lengths: Sequence[int], tokens: Sequence[int], positions: int) -> Iterator[list[int]]:

@@ -119,9 +119,6 @@ class Tokenizer:
         self.ids = {word: i for i, word in enumerate(self.words)}
         self.unknown, self.begin, self.end, self.answer = (self.ids[token] for token in SPECIAL)
 
-    def __len__(self) -> int:
-        return len(self.words)
-
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text; none of them is special."""
         return list(map(self.ids.get, _WORD.findall(text), repeat(self.unknown)))

@@ -39,7 +39,7 @@ def prompts_of(n: int, *, documents: int = 4) -> list[list[int]]:
 
 def next_logprobs(model: Network, ids: list[list[int]]) -> np.ndarray:
     """Returns (prompts, vocabulary): the log-probabilities of all next tokens."""
-    every = NextTokenAsk((), tuple(range(len(TOKENIZER))))
+    every = NextTokenAsk((), tuple(range(len(TOKENIZER.words))))
     return model.logprobs(ids, [every], ASKED, lambda: None)[0]
 
 
@@ -71,7 +71,7 @@ def test_samples_follow_the_distribution() -> None:
         load_prompts("nano").render("answer_closed", question="Who founded Norvik Mills?").messages
     )
     (drawn,) = drawn_from(model, [row], n=20_000, max_tokens=1, seed=2)
-    counts = np.bincount([tokens[0] for tokens, *_ in drawn], minlength=len(TOKENIZER)) / 20_000
+    counts = np.bincount([tokens[0] for tokens, *_ in drawn], minlength=len(TOKENIZER.words)) / 20_000
     assert np.abs(counts - np.exp(next_logprobs(model, [row])[0])).max() < 0.01
 
 
