@@ -216,8 +216,8 @@ def with_scores(facts: RunFacts, hops: Mapping[str, HopFacts], scores: Iterable[
             BeliefGain(found.value, found.stderr) if (found := latest.get((step, name))) else None
             for name in ("delta_seper", "delta_seper_alone")
         )
-        belief = latest.get((step, "delta_seper"))
-        facts.support = facts.support or (belief is not None and belief.reference_source == "answer")
+    beliefs = [one for (_, name), one in latest.items() if name == "delta_seper"]
+    facts.support = any(one.reference_source == "answer" for one in beliefs)
     verdict = latest.get(("", "answer_correct"))
     facts.verdict = "" if verdict is None else verdict.label
     return facts

@@ -265,19 +265,15 @@ class QueryFit:
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)
         writer.left_out()
+        prompts, exam = view.setting.prompts, view.setting.exam
         steps = [step for step in view.steps if view.query_of(step).strip()]
-        prompts = view.setting.prompts
-        queries = list(dict.fromkeys(view.query_of(step) for step in steps))
-        passages = [(step, at) for step in steps for at in sorted(step.judged)]
-        answers = await ask(
-            [query_likelihood(prompts, query) for query in queries]
-            + [query_likelihood(prompts, view.query_of(step), step.all[at].text) for step, at in passages]
-        )
-        alone, exam = dict(zip(queries, answers, strict=False)), view.setting.exam
-        for (step, at), given in zip(passages, answers[len(queries) :], strict=True):
+        asked = [(step, at, view.query_of(step)) for step in steps for at in sorted(step.judged)]
+        given = [query_likelihood(prompts, query, step.all[at].text) for step, at, query in asked]
+        answers = await ask([*(query_likelihood(prompts, query) for *_, query in asked), *given])
+        for (step, at, _), alone, text in zip(asked, answers, answers[len(asked) :], strict=False):
             with writer.failing(f"query_gain of passage {at + 1}", step):
-                text = answered(given)
-                gain = query_gain(text.logprobs, answered(alone[view.query_of(step)]).logprobs)
+                text = answered(text)
+                gain = query_gain(text.logprobs, answered(alone).logprobs)
                 cut = {CUT_TOKENS: text.truncated} if text.truncated else {}
                 writer.add("query_gain", Reading(gain, 0.0, cut, text.usage), step=step, at=at)
                 if exam.relevance_by_likelihood or (self.relevance and exam.log_odds):

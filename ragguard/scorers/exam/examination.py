@@ -305,7 +305,7 @@ def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
     return float(np.asarray(np.corrcoef([arrays.ranks(row) for row in table]))[0, 1])
 
 
-def _log_odds(numbers: Mapping[Key, float]) -> tuple[float, float] | None:
+def _log_odds(numbers: Mapping[Key, float]) -> list[float] | None:
     """Fits the log-odds of an answering passage by its query gain, with both kinds weighted alike, so that a half means
     that neither is likelier; a small penalty keeps the slope finite where the gains separate the kinds."""
     good, bad = _of(numbers, "query_gain", "gold"), _of(numbers, "query_gain", *_WITHOUT)
@@ -322,4 +322,4 @@ def _log_odds(numbers: Mapping[Key, float]) -> tuple[float, float] | None:
         beta = beta + step
         if np.abs(step).max() < 1e-9:
             break
-    return round(float(beta[0]), 4), round(float(beta[1]), 4)
+    return [round(float(number), 4) for number in beta]

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -77,7 +77,7 @@ class ExamRecord:
     figures: Mapping[str, float] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     """The reason for which a figure is missing."""
-    log_odds: tuple[float, float] | None = None
+    log_odds: Sequence[float] | None = None
     """The intercept and slope of the log-odds that a passage of a given `query_gain` answers its query."""
     spread: Mapping[str, float] = field(default_factory=dict)
     """The standard deviation of the probability that the same question has, asked again and again, by probe; `cold`: by
@@ -162,8 +162,6 @@ def _read(place: Traversable) -> ExamRecord | None:
         record = ExamRecord(**json.loads(place.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
-    if record.log_odds is not None:
-        record = replace(record, log_odds=(record.log_odds[0], record.log_odds[1]))
     return record if record.cases == VERSION else None
 
 
@@ -188,7 +186,7 @@ class Verdicts:
     """The probes in which a run's models failed, each with a sentence about it."""
 
     failed: Mapping[str, str] = field(default_factory=dict)
-    log_odds: tuple[float, float] | None = None
+    log_odds: Sequence[float] | None = None
     """The intercept and slope by which the judge's query gain becomes relevance; None where that is not known."""
     relevance_by_likelihood: bool = False
     """True where relevance is told by the likelihood of the query, since the judge's labels failed and this passed."""
