@@ -161,7 +161,7 @@ def choose_threshold(
     # Of all thresholds that drop the same distractors, the lowest drops the least gold: just over the last of these
     # distractors. Passages that `min_keep` keeps are at no level, so a gap between two levels may hold all gold.
     levels = np.array([lowest, *np.nextafter(np.unique(others[others < 1.0]), np.inf)])
-    losses = _mean_losses(gold_falls, levels)
+    losses = np.mean([np.searchsorted(np.sort(fall), levels) / len(fall) for fall in gold_falls], axis=0)
     # The loss grows with the threshold: the first one that breaks the bound ends the search.
     broken = [at for at, loss in enumerate(losses) if not keeps_bound(loss, n, max_gold_loss)]
     best = (broken[0] if broken else len(levels)) - 1
@@ -182,10 +182,3 @@ def _falls_at(values: Sequence[float | None], min_keep: int) -> Floats:
         best = np.argsort(-np.where(np.isinf(falls), -np.inf, falls), kind="stable")[:spare]
         falls[best] = np.inf
     return falls
-
-
-def _mean_losses(gold_falls: Sequence[Floats], levels: Floats) -> Floats:
-    total = np.zeros(len(levels))
-    for falls in gold_falls:
-        total += np.searchsorted(np.sort(falls), levels, side="left") / len(falls)
-    return total / len(gold_falls)

@@ -123,7 +123,7 @@ class DistractorGuard:
 
     def prune(self, query: str, passages: Sequence[Any]) -> Decision:
         """Does what `aprune` does, from synchronous code; an event loop that calls it stands still meanwhile."""
-        call = self._call(passages)
+        call = GuardCall(_given_passages(passages), self.budget_ms)
         wait = min(seconds_left(call.deadline) + THREAD_GRACE_S, TIMEOUT_MAX)
         try:
             outcome = BACKGROUND.run(self._outcome(query, call), wait)
@@ -139,7 +139,7 @@ class DistractorGuard:
         """Returns a decision: the passages to give the model instead of `passages`, which are Passages, texts or a
         framework's documents; `decision.of(passages)` gives those that stay as they came. Raises only where `passages`
         are none, never for what an engine, a policy or a passage does."""
-        call = self._call(passages)
+        call = GuardCall(_given_passages(passages), self.budget_ms)
         return self._decision(await self._outcome(query, call), call)
 
     def health(self) -> GuardHealth:
@@ -201,9 +201,6 @@ class DistractorGuard:
         if self.judge is not self.engine:
             await self.judge.aclose()
 
-    def _call(self, passages: Sequence[Any]) -> GuardCall:
-        return GuardCall(_given_passages(passages), time.monotonic() + self.budget_ms / 1e3)
-
     def _decision(self, outcome: GuardOutcome, call: GuardCall) -> Decision:
         """Counts the outcome and returns it as a decision about the passages, with its times."""
         chosen = list(outcome.dropped)
@@ -225,20 +222,19 @@ class DistractorGuard:
     async def _outcome(self, query: object, call: GuardCall) -> GuardOutcome:
         """Returns which passages go, or why none do; raises nothing but a cancellation."""
         passages = "1 passage" if len(call.readable) == 1 else f"{len(call.readable)} passages"
-        judged = [Judged(passage, position) for position, passage in call.readable]
         asks = any(policy.needs_utility for policy in self.policies)
         if not isinstance(query, str):
             return GuardOutcome("error", f"the query is no text but of type {type(query).__name__}")
-        if not judged:
+        if not call.readable:
             return GuardOutcome("kept_all", "no passage has a text" if call.given else "no passages")
-        if len(judged) <= self.min_keep:
+        if len(call.readable) <= self.min_keep:
             return GuardOutcome("kept_all", f"not judged: min_keep {self.min_keep} keeps {passages} anyway")
         if asks and not query.strip():
             return GuardOutcome("kept_all", "no query")
         if asks and not seconds_left(call.deadline):
             return self._too_late(call)
         try:
-            found = await self._judged(query, call) if asks else judged
+            found = await self._judged(query, call) if asks else call.readable
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the passages get through
             return GuardOutcome.failed(error)
         return found if isinstance(found, GuardOutcome) else self._chosen(found, call)

@@ -9,6 +9,7 @@ import asyncio
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -40,17 +41,14 @@ GRACE_S = 0.05
 WRITING = Limiter(1, per_loop=True)
 """Lets one caller at a time of each event loop write prompts, so that the loop stays free for timers."""
 
-Candidate = tuple[int, Passage]
-"""A passage with its 1-based rank among the candidates."""
-
 
 class GuardCall:
     """The passages of a call, the instant at which its budget is used up, and since when it waits for the engine."""
 
-    def __init__(self, given: list[Passage], deadline: float = math.inf) -> None:
+    def __init__(self, given: list[Passage], budget_ms: float = math.inf) -> None:
         self.began = time.monotonic()
-        self.given, self.deadline = given, deadline
-        self.readable: list[Candidate] = [one for one in enumerate(given, 1) if one[1].text.strip()]
+        self.given, self.deadline = given, self.began + budget_ms / 1e3
+        self.readable = [Judged(passage, at) for at, passage in enumerate(given, 1) if passage.text.strip()]
         self.asked: float | None = None
         """Since when the call waits for the engine, on the monotonic clock; None while it waits for other calls."""
 
@@ -103,11 +101,11 @@ class PassageJudge:
                     raise
                 return found
 
-    async def _judged_alone(self, query: str, candidate: Candidate, call: GuardCall) -> Judged:
+    async def _judged_alone(self, query: str, candidate: Judged, call: GuardCall) -> Judged:
         """Returns the numbers of one passage, or why the model cannot judge it. One that is too long is judged by its
         beginning: else it would pass the guard by its length."""
         problem = ""
-        for read in (READ, READ_AGAIN) if len(candidate[1].text) > READ_AGAIN else (READ,):
+        for read in (READ, READ_AGAIN) if len(candidate.passage.text) > READ_AGAIN else (READ,):
             try:
                 [judged] = await self._judged(query, [candidate], call, read)
                 return judged
@@ -116,10 +114,10 @@ class PassageJudge:
             except UnfitText as error:
                 problem = str(error)
                 break
-        return Judged(candidate[1], candidate[0], problem=problem)
+        return replace(candidate, problem=problem)
 
     async def _judged(
-        self, query: str, candidates: Sequence[Candidate], call: GuardCall, read: int = READ
+        self, query: str, candidates: Sequence[Judged], call: GuardCall, read: int = READ
     ) -> list[Judged]:
         call.asked = time.monotonic()
         (_, prompts), (_, theirs), verdicts = await self._models()
@@ -133,7 +131,7 @@ class PassageJudge:
         call.asked = None
         async with WRITING.admitted():
             for at in range(0, len(candidates), AT_A_TIME):
-                some = [passage.text[:read] for _, passage in candidates[at : at + AT_A_TIME]]
+                some = [one.passage.text[:read] for one in candidates[at : at + AT_A_TIME]]
                 reader += [abstention(prompts, query, text) for text in some]
                 judging += [relevance(theirs, query, text) for text in some]
                 await asyncio.sleep(0)
@@ -146,7 +144,7 @@ class PassageJudge:
 
 
 def _read(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Judged],
     reads: Sequence[LabelAnswer],
     questions: Sequence[LabelQuestion],
     relevances: Sequence[LabelAnswer],
@@ -162,8 +160,8 @@ def _read(
     # One call of numpy for all passages, since each call has a fixed cost.
     utilities = np.asarray(utility(relevant, abstains)).tolist()
     return [
-        Judged(passage, position, p_abstain=abstains[at], problem=problems[at])
+        Judged(one.passage, one.position, p_abstain=abstains[at], problem=problems[at])
         if at in problems
-        else Judged(passage, position, utilities[at], abstains[at], p_relevant=relevant[at])
-        for at, (position, passage) in enumerate(candidates)
+        else Judged(one.passage, one.position, utilities[at], abstains[at], p_relevant=relevant[at])
+        for at, one in enumerate(candidates)
     ]

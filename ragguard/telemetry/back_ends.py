@@ -101,10 +101,10 @@ class PhoenixAnnotations:
             if target is None or not target.trace_flags.sampled or not math.isfinite(score.value):
                 continue
             if score.level != "passage":
-                on_spans.append(_annotation(score, target, _result(score, explained=explained)))
+                annotation = _annotation(score, target, _result(score, explained=explained))
+                on_spans.append(annotation | {"identifier": identifier(identity(score))})
             elif score.position is not None and score.sub_question is None:
                 annotation = _annotation(score, target, _document_result(score, explained=explained))
-                del annotation["identifier"]  # document annotations have no identifier
                 on_documents.append(annotation | {"document_position": int(score.position) - 1})
         await self._post("/v1/span_annotations", on_spans)
         await self._post("/v1/document_annotations", on_documents)
@@ -176,7 +176,6 @@ def _annotation(score: Score, target: SpanContext, result: dict[str, Any]) -> di
         "name": identifier(score_name(score)),
         "annotator_kind": annotator(score),
         "result": result,
-        "identifier": identifier(identity(score)),
         "metadata": about.values,
     }
 

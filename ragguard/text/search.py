@@ -136,16 +136,14 @@ class Index:
         return math.log(1 + (self.size - among + 0.5) / (among + 0.5))
 
     def best(self, words: Iterable[str]) -> Iterator[tuple[int, float]]:
-        """Yields the numbers and scores of the texts that hold one of the words, the best first; of equal ones the
+        """Returns the numbers and scores of the texts that hold one of the words, the best first; of equal ones the
         lower number first."""
         scores = np.zeros(self.size)
         for word in words:
             if word in self._places:
                 scores[self._places[word][0]] += self._weights[word]
-        for number in np.argsort(-scores, kind="stable"):
-            if scores[number] <= 0:
-                return
-            yield int(number), float(scores[number])
+        order = np.argsort(-scores, kind="stable")
+        return ((int(number), float(scores[number])) for number in order if scores[number] > 0)
 
 
 class Search:
