@@ -188,7 +188,7 @@ class RecordType:
                 wrong.allowed += ", or None"
             wrong.under(name)
             raise
-        _check_places(record)
+        _check_whole(record)
 
     def read(self, data: Any) -> Any:
         """Returns the record that data from JSON describe; a text describes a passage."""
@@ -211,7 +211,7 @@ class RecordType:
             if name not in values:
                 raise WrongField(None, "needed; it is missing", name)
         record = self.kind(**values)
-        _check_places(record)
+        _check_whole(record)
         return record
 
     def write(self, record: Any, names: Iterable[str] | None = None) -> Data:
@@ -304,10 +304,14 @@ def _may_hold_text(described: FieldType) -> bool:
     return described in (scalars.TEXT, scalars.QUOTING, scalars.ID, scalars.MAPPING)
 
 
-def _check_places(record: object) -> None:
-    """Raises WrongField for a step that has fewer places than passages."""
+def _check_whole(record: object) -> None:
+    """Raises WrongField for a step that has fewer places than passages, and a run with two steps of one id."""
     if isinstance(record, RetrievalStep) and record.k is not None and record.k < max(1, len(record.passages)):
         raise WrongField(record.k, _k_allowed(len(record.passages)), "k")
+    if isinstance(record, Run):
+        ids = [step.id for step in record.steps if step.id]
+        if len(set(ids)) < len(ids):
+            raise WrongField(ids, "steps with different ids", "steps")
 
 
 def _k_allowed(delivered: int) -> str:

@@ -128,9 +128,6 @@ def run_of_data(data: object) -> Run:
         step.id = step.id or f"{run.id}-{index}"
         step.query = step.query or run.question
         step.candidates = step.candidates or list(step.passages)
-    ids = [step.id for step in run.steps]
-    if len(set(ids)) < len(ids):
-        raise InvalidInput("steps", ids, "steps with different ids")
     return run
 
 

@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 from ragguard.records import Failure, Run, Score
 from ragguard.runtime.deadline import now_ns
-from ragguard.storage.sqlite import rows
 from ragguard.storage.sqlite.passages import change_uses, digests_in
 from ragguard.storage.sqlite.schema import Data, dump, storable
 from ragguard.storage.sqlite.score_rows import delete_outdated, insert_scores
@@ -35,8 +34,7 @@ MEMORY_BYTES = 256 * 2**20
 UNSENT = "coalesce(emit_after, (SELECT coalesce(max(seq), 0) FROM scores WHERE run = runs.seq))"
 """The `seq` of the last score that the sinks have received, or need not receive."""
 _DROPPED = (
-    "more runs waited to be scored than queue_size allows, so this one was let go; raise queue_size, sample less, or "
-    "give RagGuard a store, where nothing is dropped"
+    "let go unscored, as more runs waited than queue_size allows without a store, where nothing is dropped"
 )
 
 
@@ -208,8 +206,10 @@ def evict_done(memory: sqlite3.Connection) -> None:
         "FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
     ).fetchone()
     if runs > MEMORY_RUNS or (pages - free) * size > MEMORY_BYTES:
-        done = "WHERE owner IS NULL ORDER BY seq LIMIT ?"
-        delete_runs(memory, rows.find_seqs(memory, done, REMOVED_AT_ONCE))
+        done = memory.execute(
+            "SELECT seq FROM runs WHERE owner IS NULL ORDER BY seq LIMIT ?", (REMOVED_AT_ONCE,)
+        )
+        delete_runs(memory, [seq for (seq,) in done])
 
 
 def renew(db: sqlite3.Connection, owner: str, *, only_new: bool = False) -> None:

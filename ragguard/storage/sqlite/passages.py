@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from hashlib import sha256
 from typing import Any, Final
 
@@ -150,7 +149,7 @@ def _insert_texts(
     for start in range(0, len(digests), _AT_ONCE):
         chunk = digests[start : start + _AT_ONCE]
         inserted = connection.execute(
-            f"INSERT OR IGNORE INTO passages (digest, text) VALUES {_pairs(len(chunk))}",
+            f"INSERT OR IGNORE INTO passages (digest, text) VALUES {', '.join(['(?, ?)'] * len(chunk))}",
             [value for digest in chunk for value in (digest, texts[digest])],
         ).rowcount
         if inserted < len(chunk):
@@ -158,9 +157,3 @@ def _insert_texts(
             there.update(set(chunk).difference(row[0] for row in new))
         last += inserted
     return there
-
-
-@cache
-def _pairs(count: int) -> str:
-    """Returns the placeholders of so many rows of two columns."""
-    return ", ".join(["(?, ?)"] * count)

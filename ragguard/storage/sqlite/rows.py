@@ -235,11 +235,6 @@ _ORIGINS = (
 )
 
 
-def find_seqs(connection: sqlite3.Connection, clauses: str, *values: object) -> list[int]:
-    """Returns the `seq` of the runs that SQL clauses select (`WHERE`, `ORDER BY`, `LIMIT`)."""
-    return [row[0] for row in connection.execute(f"SELECT seq FROM runs {clauses}", values)]
-
-
 def runs_at(connection: sqlite3.Connection, seqs: Iterable[int], *, texts: bool = True) -> dict[int, Run]:
     """Returns the runs with these `seq`, with their steps, in order; raises where a row cannot be read."""
     heads, steps = rows_at(connection, seqs)

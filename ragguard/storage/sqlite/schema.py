@@ -278,8 +278,3 @@ def dump(value: object) -> str:
 def storable(value: object) -> str:
     """Returns a text without halves of surrogate pairs, which UTF-8 cannot hold; for a number (an id) its digits."""
     return without_surrogates(value if isinstance(value, str) else str(value))
-
-
-def maybe(text: str | None) -> str | None:
-    """Returns a text as `storable` does, and None for None."""
-    return None if text is None else storable(text)

@@ -366,11 +366,11 @@ class Store(StoreReader):
 
     def prune(self, ended_before_ns: int) -> int:
         """Removes all runs that ended before `ended_before_ns`, scored or not; returns how many."""
-        ended = "WHERE ended_ns < ? AND status <> 'open' ORDER BY ended_ns LIMIT ?"
+        ended = "SELECT seq FROM runs WHERE ended_ns < ? AND status <> 'open' ORDER BY ended_ns LIMIT ?"
         total, seqs = 0, [0]
         while seqs:
             with self._db.transaction() as db:
-                seqs = rows.find_seqs(db, ended, ended_before_ns, REMOVED_AT_ONCE)
+                seqs = [seq for (seq,) in db.execute(ended, (ended_before_ns, REMOVED_AT_ONCE))]
                 delete_runs(db, seqs)
             total += len(seqs)
         if total:

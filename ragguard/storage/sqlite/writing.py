@@ -27,7 +27,7 @@ from ragguard.schema import data_of
 from ragguard.storage.sqlite.ledger import delete_runs, find_run
 from ragguard.storage.sqlite.passages import PassageTable, change_uses, digests_in
 from ragguard.storage.sqlite.rows import MORE_OF_RUN, RUN_FORMS, STEP_COLUMNS, StepRow, amend, step_row, take
-from ragguard.storage.sqlite.schema import Data, dump, maybe, storable
+from ragguard.storage.sqlite.schema import Data, dump, storable
 
 EventRow: TypeAlias = RunStarted | StepRow | StepAmended | RunEnded
 """An event on its way into the tables. Steps are rows already, without their passages as records."""
@@ -144,9 +144,6 @@ class Writing:
 
         With `due` the run is to be scored where something is different; feedback alone changes no score.
         """
-        ids = [step.id for step in run.steps]
-        if len(set(ids)) < len(ids):
-            raise InvalidInput("run.steps", ids, "steps with different ids")
         part = self._part(run.id)
         if part is None or part.number:
             row, is_other = self._new(run), True
@@ -317,8 +314,8 @@ class Writing:
     def _fill(self, row: RunRow, run: Run) -> None:
         """Puts what a run says in place of what was known of it."""
         row.columns |= {
-            "name": storable(run.name), "question": storable(run.question), "answer": maybe(run.answer),
-            "status": run.status, "started_ns": run.started_ns, "ended_ns": run.ended_ns,
+            "name": storable(run.name), "question": storable(run.question), "status": run.status,
+            "answer": run.answer and storable(run.answer), "started_ns": run.started_ns, "ended_ns": run.ended_ns,
         }  # fmt: skip
         before, row.body = row.body, self._with(data_of(run, MORE_OF_RUN), run)
         if _PART in before:
