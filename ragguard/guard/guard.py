@@ -25,13 +25,7 @@ from ragguard.engines.connect import connect, connect_judge
 from ragguard.engines.engine import check_reads
 from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import (
-    EngineProtocolError,
-    InvalidInput,
-    ProbeFailed,
-    PromptTooLong,
-    UnfitText,
-)
+from ragguard.errors import EngineProtocolError, InvalidInput, ProbeFailed, PromptTooLong, UnfitText
 from ragguard.guard.calibration import Calibration, Example, Order, calibrated, check_promise
 from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome
 from ragguard.guard.judge import GuardCall, PassageJudge

@@ -63,9 +63,7 @@ class Limiter:
         limiter = self
         if self._of_loop is not None:
             loop = asyncio.get_running_loop()
-            if (of_this := self._of_loop.get(loop)) is None:
-                of_this = self._of_loop[loop] = Limiter(self.size)
-            limiter = of_this
+            limiter = self._of_loop.get(loop) or self._of_loop.setdefault(loop, Limiter(self.size))
         return Place(limiter, need, priority, deadline)
 
     def enter(self, caller: Place, priority: int) -> bool:

@@ -123,10 +123,9 @@ class DaemonThreads(ThreadPoolExecutor):
 async def in_daemon_thread(work: Callable[[], T]) -> T:
     """Returns the result of `work`, from a thread of its own; a cancelled wait leaves the thread running."""
     thread = DaemonThreads(1, "ragguard-blocking")
-    try:
-        return await asyncio.wrap_future(thread.submit(work))
-    finally:
-        thread.shutdown(wait=False)
+    done = thread.submit(work)
+    thread.shutdown(wait=False)
+    return await asyncio.wrap_future(done)
 
 
 class TimeSlice:

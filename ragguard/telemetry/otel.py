@@ -153,8 +153,13 @@ class OtelSink:
         above = parent if step.trace is None else span_context(step.trace)
         if not above.trace_flags.sampled:
             return above
-        foreign = step.trace is not None and step.trace.foreign
-        target = above if foreign else self._step_span(step, above)
+        target = above
+        if step.trace is None or not step.trace.foreign:
+            target = self._write_span(
+                _line("retrieval", source(step)), _under(above), step.started_ns,
+                max(0, step.ended_ns - step.started_ns), attributes=lambda: self._write.step(step),
+                error=_line(step.error.partition(":")[0]) if step.status == "error" else None, kind=SpanKind.CLIENT,
+            )  # fmt: skip
         if (decision := step.decision) is not None:
             length = int(decision.elapsed_ms * 1e6)
             self._write_span(
@@ -175,13 +180,6 @@ class OtelSink:
                 error=_line(*advice.reasons[:1]) if advice.status == "error" else None,
             )
         return target
-
-    def _step_span(self, step: RetrievalStep, above: SpanContext) -> SpanContext:
-        error = _line(step.error.partition(":")[0]) if step.status == "error" else None
-        return self._write_span(
-            _line("retrieval", source(step)), _under(above), step.started_ns, max(0, step.ended_ns - step.started_ns),
-            attributes=lambda: self._write.step(step), error=error, kind=SpanKind.CLIENT,
-        )  # fmt: skip
 
     def _write_span(
         self,
