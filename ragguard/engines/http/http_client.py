@@ -245,8 +245,8 @@ class HttpClient:
         if response.status_code == 200 and len(body) > most:
             body.clear()  # the error and its traceback may be kept for long
             raise EngineProtocolError(
-                f"{method} {url}: the reply is larger than {MOST_BYTES / 2**20:.0f} MiB and was not read to its end; "
-                "is this an OpenAI-compatible server?"
+                f"{method} {url}: the reply is larger than {MOST_BYTES / 2**20:.0f} MiB and was not read to its end: "
+                "ask for less at once; is this an OpenAI-compatible server?"
             )
         return response.status_code, response.headers, bytes(body)
 

@@ -1,14 +1,13 @@
-"""A model on a vLLM server, asked in as few requests as possible through `/v1/completions`.
+"""A model on a vLLM server, asked through `/v1/completions`.
 
-All prompts of a call go out as one list of rendered texts; `n` samples share a prefill; labels are exact through
-`logprob_token_ids`. A server that does not know it is refused: chat completions serve it. A missing field, a NaN or a
-wrong number of choices in a reply raises EngineProtocolError.
+All prompts of a call go out in one request, as a list of rendered texts: the layers bound how many these are. `n`
+samples share a prefill; labels are exact through `logprob_token_ids`. A server that does not know it is refused: chat
+completions serve it. A missing field, a NaN or a wrong number of choices in a reply raises EngineProtocolError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,11 +22,9 @@ from ragguard.engines.requests import ContinuationRequest, DrawRequest, Request
 from ragguard.engines.token_model import EXACT_CAPABILITIES, ProfiledModel, Rendered, find_out
 from ragguard.errors import EngineProtocolError, EngineRejected, EngineUnreachable, PromptTooLong
 from ragguard.records import Usage
-from ragguard.runtime.limiter import in_parallel
 
 # A server's own defaults (`generation_config.json`) may cut the distribution; these leave it whole.
 NEUTRAL = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-MOST_CHOICES, MOST_CHARACTERS = 512, 4_000_000
 _SEEDS = 2**62
 
 
@@ -169,21 +166,14 @@ class VllmModel:
     async def _ask(
         self, prompts: Sequence[Rendered], n: int, body: Mapping[str, Any], request: Request
     ) -> tuple[list[Mapping[str, Any]], Usage]:
-        """Returns the choices for all prompts in order, from as many requests as their size needs."""
+        """Returns the choices for all prompts in order."""
         # A chat template contains the model's first token; where there is none, the server must put it there.
         common = {**body, **NEUTRAL, "model": self._served.id, "add_special_tokens": self.tokens.plain}
         if request.priority and self._takes_priority:
             common["priority"] = request.priority
-        parts = list(_parts(prompts, n))
-        calls = [
-            partial(self._client.ask, "/completions", {**common, "prompt": part}, deadline=request.deadline)
-            for part in parts
-        ]
-        choices, usage = list[Mapping[str, Any]](), Usage()
-        for part, answer in zip(parts, await in_parallel(calls), strict=True):
-            choices += _ordered(answer, len(part) * n, self._url)
-            usage += usage_of(answer, len(part))
-        return choices, usage
+        asked = {**common, "prompt": list(prompts)}
+        answer = await self._client.ask("/completions", asked, deadline=request.deadline)
+        return _ordered(answer, len(prompts) * n, self._url), usage_of(answer, len(prompts))
 
 
 def _ordered(answer: Any, expected: int, url: str) -> list[Mapping[str, Any]]:
@@ -213,17 +203,3 @@ def _sample(choice: Mapping[str, Any], url: str) -> Sample:
         # The last token is the end-of-answer token, which is no part of the text.
         values.pop()
     return Sample(_text(choice, url).strip(), tuple(values), finished)
-
-
-def _parts(prompts: Sequence[Rendered], n: int) -> Iterator[list[Rendered]]:
-    """Yields the prompts of each request, within the size that a server takes."""
-    part, size = list[Rendered](), 0
-    for prompt in prompts:
-        length = len(prompt) if isinstance(prompt, str) else 6 * len(prompt)
-        if part and ((len(part) + 1) * n > MOST_CHOICES or size + length > MOST_CHARACTERS):
-            yield part
-            part, size = [], 0
-        part.append(prompt)
-        size += length
-    if part:
-        yield part

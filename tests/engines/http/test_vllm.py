@@ -41,20 +41,6 @@ async def test_all_prompts_go_out_in_one_request():
     assert info.notes == ()
 
 
-async def test_more_than_a_server_should_get_at_once_is_split():
-    async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
-        await engine.label_probs(["Who?"], LABELS)
-        server.requests.clear()
-        probs = await engine.label_probs([f"Who is {i}?" for i in range(1300)], LABELS)
-        assert len(probs) == 1300
-        assert sorted(len(request.json["prompt"]) for request in server.paths("/completions")) == [
-            276,
-            512,
-            512,
-        ]
-        assert probs.usage.requests == 3
-
-
 async def test_where_the_abstention_begins_like_a_word_its_whole_sequence_is_asked_for():
     info, probs, _ = await asked(FakeModel(collides=True))
     assert info.mode == "sequence"
