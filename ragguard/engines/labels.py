@@ -98,15 +98,12 @@ class LabelRequest(Request):
 
     def told(self, reply: Reply) -> LabelProbs:
         """Returns the answer as the verb gives it."""
-        if not reply.values:
-            none = np.zeros((0, len(self.labels)))
-            return LabelProbs(none, mode=self.mode or "first_token", usage=reply.usage)
-        p, exact, modes, bounds, stderr, _ = zip(*reply.values, strict=True)
+        p, exact, modes, bounds, stderr, _ = zip(*reply.values, strict=True) if reply.values else [()] * 6
         zeros = (0.0,) * len(self.labels)
         return LabelProbs(
-            np.array(p, dtype=np.float64),
+            np.array(p, dtype=np.float64).reshape(len(p), len(self.labels)),
             exact=all(exact),
-            mode=modes[0],
+            mode=modes[0] if modes else self.mode or "first_token",
             usage=reply.usage,
             bound=np.array([row or zeros for row in bounds], dtype=np.bool_) if any(bounds) else None,
             stderr=np.array([row or zeros for row in stderr]) if any(stderr) else None,
