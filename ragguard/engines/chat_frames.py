@@ -115,7 +115,10 @@ THOUGHTS = (
 def begun_thought(answer: str) -> Thought | None:
     """Returns the kind of thought that an answer begins with; None where it begins with none."""
     start = answer.lstrip()
-    return next((thought for thought in THOUGHTS if start.startswith(thought.opens)), None)
+    for thought in THOUGHTS:
+        if start.startswith(thought.opens):
+            return thought
+    return None
 
 
 def open_thought(prompt: str) -> Thought | None:
