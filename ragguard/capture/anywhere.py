@@ -86,9 +86,6 @@ def _recording() -> CurrentCall | None:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_TOP_K = ("k", "top_k")
-"""The usual argument names for the number of passages to retrieve."""
-
 
 @overload
 def retrieval(function: Callable[P, R], /) -> Callable[P, R]: ...
@@ -150,7 +147,7 @@ def retrieval(
         if words is None:
             words = next((value for value in (*args, *kwargs.values()) if isinstance(value, str)), "")
         text = str(getattr(words, "query_str", None) or text_of(words)[0])
-        top_k = next((given[one] for one in _TOP_K if one in given), None) if k is None else None
+        top_k = next((given[one] for one in ("k", "top_k") if one in given), None) if k is None else None
         step_id = call.start(text, tool, name=name, top_k=top_k_in(top_k))
         token = enclosing_step.set((call.recorder, call.id, step_id))
         try:

@@ -127,16 +127,14 @@ class RunHandle(CurrentCall):
         metadata = metadata_of(self.metadata)
         if error is not None:
             metadata["error"] = describe(error)
-        if self._joined:
-            self.recorder.run_noted(
-                RunEnded(self.id, answer=text_of(self.answer)[0] or None, metadata=metadata)
-            )
-            return
         end = RunEnded(
             self.id, self._status, answer=text_of(self.answer)[0] or None, question=text_of(self.question)[0],
             references=self._checked("references"), sub_questions=self._checked("sub_questions"), pool=self._pool(),
             metadata=metadata,
         )  # fmt: skip
+        if self._joined:
+            self.recorder.run_noted(end)
+            return
         self.recorder.run_ended(end)
         if not self._awaits:
             self._not_awaited()

@@ -12,7 +12,6 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 from ragguard.capture.decisions import Verdict
@@ -172,16 +171,16 @@ class OpenRuns:
                     NOTICES.warn("run id used twice", _TWICE.format(name, run.id), pause=1.0)
                 self.names[name] = run.id
             self.counts["runs" if run.sampled else "unsampled"] += 1
-            surplus = list(islice(self.runs.values(), max(0, len(self.runs) - self._limit)))
-            for old in surplus:
-                if old.sampled:
-                    self._cut_short[old.id] = None
-                    self.counts["cut_short"] += 1
-            while len(self._cut_short) > CUT_SHORT_KEPT:
+            if len(self.runs) <= self._limit:
+                return run
+            oldest = next(iter(self.runs.values()))
+            if oldest.sampled:
+                self._cut_short[oldest.id] = None
+                self.counts["cut_short"] += 1
+            if len(self._cut_short) > CUT_SHORT_KEPT:
                 del self._cut_short[next(iter(self._cut_short))]
-        for old in surplus:
-            NOTICES.warn("runs cut short", _TOO_MANY.format(self._limit))
-            self.close(old, RunEnded(old.id, "abandoned"))
+        NOTICES.warn("runs cut short", _TOO_MANY.format(self._limit))
+        self.close(oldest, RunEnded(oldest.id, "abandoned"))
         return run
 
     def reopened(self, run_id: str) -> OpenRun | None:

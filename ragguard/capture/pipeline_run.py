@@ -94,7 +94,7 @@ class PipelineRun:
 
     def end(
         self, answer: str | None, status: Status = "ok", error: BaseException | None = None, *, question: str = "",
-        metadata: Mapping[str, Any] | None = None, trace: TraceContext | None = None, waits_for: str = "",
+        trace: TraceContext | None = None, waits_for: str = "",
     ) -> None:  # fmt: skip
         """Ends the run, once; other code that holds the run learns of the question and the answer. `waits_for` names
         what resumes a run that was interrupted."""
@@ -105,12 +105,10 @@ class PipelineRun:
             return
         if status == "cancelled" and self.waits:
             status = "interrupted"
-        about = dict(metadata or {})
-        if self.owned and error is not None and status == "error":
-            about["error"] = describe(error)
+        failed = self.owned and status == "error"
         end = RunEnded(
-            self.id, status, answer, question, sub_questions=self.sub_questions, metadata=about, trace=trace,
-            waits_for=waits_for,
+            self.id, status, answer, question, sub_questions=self.sub_questions, trace=trace,
+            metadata={"error": describe(error)} if failed and error is not None else {}, waits_for=waits_for,
         )  # fmt: skip
         if self.owned:
             self.recorder.run_ended(end)
@@ -153,7 +151,8 @@ def tool_ended(recorder: Recorder, call: ToolEnd, result: ToolResult, status: St
             for step_id in call.inside:
                 recorder.step_amended(step_id, call.run_id, error=result.error)
         return True
-    if split is None and not result.is_retrieval(known=call.name in known):
+    is_unclear = result.error is not None or (result.any_list and not result.documents)
+    if split is None and not (call.name in known if is_unclear else result.documents is not None):
         recorder.here.calls.seen(TOOL, call.name)
         return False
     if result.by_rule:
@@ -203,11 +202,9 @@ class ToolResult:
         result = cls._read(output, text)
         if declared or result.error is not None:
             return result
-        for form in (result.structure, [{"type": "text", "text": one} for one in result.blocks]):
-            found = search_results(form)
-            if found:
-                return cls(documents=found, by_rule=True)
-        return cls()
+        blocks = [{"type": "text", "text": one} for one in result.blocks]
+        found = search_results(result.structure) or search_results(blocks)
+        return cls(documents=found, by_rule=True) if found else cls()
 
     @classmethod
     def _read(cls, output: object, text: str) -> ToolResult:
@@ -221,13 +218,6 @@ class ToolResult:
         if isinstance(output, (Mapping, list, tuple)):
             return cls(structure=_copied(output))
         return cls([output if isinstance(output, str) else text])
-
-    def is_retrieval(self, *, known: bool) -> bool:
-        """True for a result with documents. An error and an empty list say it only of a tool that is `known` to give
-        documents."""
-        if self.error is not None or (self.any_list and not self.documents):
-            return known
-        return self.documents is not None
 
     @property
     def text(self) -> str:

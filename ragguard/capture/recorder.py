@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ragguard.capture.events import (
     CALLER_ID,
     UNNAMED,
-    Delivery,
     RunEnded,
     RunNames,
     RunStarted,
@@ -326,13 +325,12 @@ class Recorder:
 
     @never_raises
     def step_amended(
-        self, step_id: str, run_id: str, passages: list[Passage] | Delivery | None = None,
+        self, step_id: str, run_id: str, passages: list[Passage] | None = None,
         decision: Decision | None = None, error: BaseException | str | None = None, advice: Advice | None = None,
     ) -> None:  # fmt: skip
         """Corrects what the model got of a step that has ended, or keeps the advice that was given after it; the run
-        must still be open. A function in place of the passages computes them when somebody reads the event. An `error`
-        is that of the tool that retrieved: the model got none of the passages, and what was retrieved stays as
-        candidates."""
+        must still be open. An `error` is that of the tool that retrieved: the model got none of the passages, and what
+        was retrieved stays as candidates."""
         failed = None if error is None else error_text(error)
         passages = passages if failed is None else []
         self.here.amend(StepAmended(run_id, step_id, passages, decision, error=failed, advice=advice))

@@ -9,7 +9,7 @@ import pytest
 from support.captured import Captured
 
 from ragguard.capture.handle import RunHandle
-from ragguard.capture.pipeline_run import PipelineRun, ToolResult
+from ragguard.capture.pipeline_run import PipelineRun, ToolEnd, ToolResult, tool_ended
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import json_items
 from ragguard.records import Passage
@@ -145,5 +145,9 @@ def test_data_are_one_passage_an_item(output):
         (ToolResult(["a text"]), True, False),
     ],
 )
-def test_empty_lists_and_errors_are_retrievals_of_a_tool_that_gives_documents(result, known, expected):
-    assert result.is_retrieval(known=known) == expected
+def test_empty_lists_and_errors_are_retrievals_of_a_tool_that_gives_documents(
+    recorder, result, known, expected
+):
+    recorder.here.calls.retrieving.update(["search"] if known else [])
+    call = ToolEnd("search", "r", begin=lambda: "s", end=lambda found, unpack: None)
+    assert tool_ended(recorder, call, result) == expected
