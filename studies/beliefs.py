@@ -78,7 +78,7 @@ class Beliefs:
             # None waits for anything but answers, so all go together: the same questions share a batch every time.
             asker = Asker(Models(self.engine, self.judge, entailer))
             batch = questions[start : start + ABOUT]
-            found += await asker.together(
+            found += await asker.attend(
                 [partial(self._one, asked, asker, prompts, judging) for asked in batch]
             )
         self.progress("drawing and comparing answers", len(questions), len(questions))

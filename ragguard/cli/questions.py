@@ -117,7 +117,7 @@ async def questions_of(report: ReferenceReport, judge: Engine, prompts: PromptSe
     Raises ScoringError where no passage answers any of them.
     """
     asker = Asker(Models(judge, judge))
-    (run,) = await asker.together([partial(_run_of, report, asker, prompts)])
+    (run,) = await asker.attend([partial(_run_of, report, asker, prompts)])
     return run
 
 

@@ -24,7 +24,7 @@ from ragguard.engines.entailer import Entailer, rows_of
 from ragguard.engines.requests import apportion
 from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, RagguardError, UnfitText
 from ragguard.records import Result, Score, Usage
-from ragguard.runtime.faults import catch_exit, is_cancelled
+from ragguard.runtime.faults import is_cancelled
 from ragguard.runtime.limiter import in_parallel
 from ragguard.scorers.question import (
     Answer,
@@ -144,22 +144,14 @@ class Asker:
         self._next: asyncio.Task[None] | None = None
         self._waves: set[asyncio.Task[None]] = set()
 
-    async def attend(self, scorers: Sequence[Callable[[], Awaitable[T]]]) -> list[T | BaseException]:
-        """Runs the scorers at the same time until all have ended; an exception of a scorer is its result."""
-        tasks = [asyncio.ensure_future(catch_exit(scorer)) for scorer in scorers]
+    async def attend(self, work: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+        """Calls functions that ask, all at the same time, and returns their results; raises the first exception."""
+        tasks = [asyncio.ensure_future(one()) for one in work]
         try:
-            return [*await asyncio.gather(*tasks, return_exceptions=True)]
+            return await asyncio.gather(*tasks)
         finally:
             for pending in (*tasks, *self._waves):
                 pending.cancel()
-
-    async def together(self, work: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-        """Does what `attend` does; raises the first exception."""
-        found = await self.attend(work)
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
-        return cast(list[T], found)
 
     async def __call__(self, questions: Sequence[Any]) -> list[Any]:
         """Returns the answers in the order of the questions, with an error in place of an answer that failed.

@@ -21,7 +21,7 @@ from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, ScoredRun, Usage, new_id
-from ragguard.runtime.faults import NOTICES, describe
+from ragguard.runtime.faults import NOTICES, describe, result_or_error
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import SCORING, Asker, MeteredAsk, Models, Respondent, paid, unattributed
 from ragguard.scorers.belief import Belief
@@ -197,7 +197,7 @@ class ScoringPipeline:
         raises, and where an engine cannot be reached."""
         setting = await self._ready()
         asker = _asker(self._models(priority, deadline), setting)
-        [result] = await asker.together([partial(inquiry, view_run(run, setting), asker)])
+        [result] = await asker.attend([partial(inquiry, view_run(run, setting), asker)])
         return result
 
     async def plan(self, run: Run) -> Plan:
@@ -300,13 +300,11 @@ class ScoringPipeline:
     async def _run(self, scorers: Sequence[Scorer], view: View, respondent: Respondent) -> list[Result]:
         asker = _asker(respondent, view.setting)
         asks = [MeteredAsk(asker) for _ in scorers]
-        outcomes = await asker.attend(
-            [partial(scorer.score, view, ask) for scorer, ask in zip(scorers, asks, strict=True)]
-        )
+        both = zip(scorers, asks, strict=True)
+        each = await asker.attend([partial(_score, scorer, view, ask) for scorer, ask in both])
         results: list[Result] = []
         unpaid = Usage()
-        for scorer, ask, outcome in zip(scorers, asks, outcomes, strict=True):
-            found = _results_of(outcome, scorer, view)
+        for ask, found in zip(asks, each, strict=True):
             found, unpaid = paid(found, unpaid + unattributed(ask.usage, found))
             results += found
         return paid(results, unpaid)[0]
@@ -327,8 +325,9 @@ async def evaluate(run: Run, asking: Awaitable[Sequence[Result]]) -> ScoredRun:
     return ScoredRun(run, scores, failures, started_ns=started, ended_ns=time.time_ns())
 
 
-def _results_of(outcome: Sequence[Result] | BaseException, scorer: Scorer, view: View) -> list[Result]:
-    """Returns what a scorer gave; an exception that it ended with becomes a failure."""
+async def _score(scorer: Scorer, view: View, ask: Ask) -> list[Result]:
+    """Returns what a scorer gives; an exception that it ends with is a failure."""
+    outcome = await result_or_error(partial(scorer.score, view, ask))
     if not isinstance(outcome, BaseException):
         return [*outcome] if isinstance(scorer, _OURS) else completed(outcome, scorer, view)
     if not isinstance(outcome, RagguardError):

@@ -52,7 +52,7 @@ async def with_answers(
     asker = _asker(engine, prompts)
     said: dict[SampleQuestion, str] = {}
     for batch in _batches(asked.values(), "answering", progress):
-        (answers,) = await asker.together([partial(asker, batch)])
+        (answers,) = await asker.attend([partial(asker, batch)])
         for question, answer in zip(batch, answers, strict=True):
             if isinstance(answer, RagguardError):
                 _raise_unless_of_one(answer)
@@ -107,7 +107,7 @@ async def with_outcomes(
     }
     grades: dict[tuple[str, str, tuple[str, ...]], float | None] = {}
     for batch in _batches(wanted.values(), "grading answers", progress):
-        grades.update(zip(batch, await asker.together([partial(graded, *one) for one in batch]), strict=True))
+        grades.update(zip(batch, await asker.attend([partial(graded, *one) for one in batch]), strict=True))
     return [
         replace(one, outcome=grades[wanted[at]]) if at in wanted else one for at, one in enumerate(contexts)
     ]
