@@ -254,9 +254,8 @@ def unattributed(usage: Usage, results: Sequence[Result]) -> Usage:
     """Returns the part of a usage that is in no score of the results."""
     attributed = sum((result.usage for result in results if isinstance(result, Score)), Usage())
     pairs = zip(astuple(usage), astuple(attributed), strict=True)
-    return Usage(
-        *(max(0, round(used - known, 6)) for used, known in pairs)
-    )  # shares add up with rounding errors
+    # Shares add up with rounding errors.
+    return Usage(*(max(0, round(used - known, 6)) for used, known in pairs))
 
 
 def paid(results: list[Result], usage: Usage) -> tuple[list[Result], Usage]:

@@ -299,13 +299,10 @@ class ScoringPipeline:
 
     async def _run(self, scorers: Sequence[Scorer], view: View, respondent: Respondent) -> list[Result]:
         asker = _asker(respondent, view.setting)
-        asks = [MeteredAsk(asker) for _ in scorers]
-        both = zip(scorers, asks, strict=True)
-        each = await asker.attend([partial(_score, scorer, view, ask) for scorer, ask in both])
         results: list[Result] = []
         unpaid = Usage()
-        for ask, found in zip(asks, each, strict=True):
-            found, unpaid = paid(found, unpaid + unattributed(ask.usage, found))
+        for found, usage in await asker.attend([partial(_score, scorer, view, asker) for scorer in scorers]):
+            found, unpaid = paid(found, unpaid + usage)
             results += found
         return paid(results, unpaid)[0]
 
@@ -325,14 +322,18 @@ async def evaluate(run: Run, asking: Awaitable[Sequence[Result]]) -> ScoredRun:
     return ScoredRun(run, scores, failures, started_ns=started, ended_ns=time.time_ns())
 
 
-async def _score(scorer: Scorer, view: View, ask: Ask) -> list[Result]:
-    """Returns what a scorer gives; an exception that it ends with is a failure."""
+async def _score(scorer: Scorer, view: View, asker: Asker) -> tuple[list[Result], Usage]:
+    """Returns what a scorer gives, and the usage that is in none of its scores; an exception that it ends with is a
+    failure."""
+    ask = MeteredAsk(asker)
     outcome = await result_or_error(partial(scorer.score, view, ask))
-    if not isinstance(outcome, BaseException):
-        return [*outcome] if isinstance(scorer, _OURS) else completed(outcome, scorer, view)
-    if not isinstance(outcome, RagguardError):
-        _log.error("scorer %s failed on run %s", scorer.name, view.run.id, exc_info=outcome)
-    return [failure_of(scorer.name, view.run, outcome)]
+    if isinstance(outcome, BaseException):
+        if not isinstance(outcome, RagguardError):
+            _log.error("scorer %s failed on run %s", scorer.name, view.run.id, exc_info=outcome)
+        outcome = [failure_of(scorer.name, view.run, outcome)]
+    elif not isinstance(scorer, _OURS):
+        outcome = completed(outcome, scorer, view)
+    return [*outcome], unattributed(ask.usage, outcome)
 
 
 def _asker(respondent: Respondent, setting: Setting) -> Asker:
