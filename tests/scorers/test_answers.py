@@ -93,16 +93,12 @@ async def test_support_that_cannot_be_judged_is_a_failure():
     assert (failure.error, "answer_correct" in failure.message) == ("LowLabelMass", True)
 
 
-async def judged_by_nano(question, references, answer):
-    told = Run(question=question, references=references, answer=answer)
-    return await ScoringPipeline(connect("nano"), scorers=[Answers()]).results(told)
-
-
 async def verdicts_of_nano(tell):
     """Whether nano finds the answer that is told of each case right; None where it gives no verdict."""
     found = []
     for case in world.cases(30, seed=31):
-        results = await judged_by_nano(case.question, case.references, tell(case))
+        told = Run(question=case.question, references=case.references, answer=tell(case))
+        results = await ScoringPipeline(connect("nano"), scorers=[Answers()]).results(told)
         values = [one.value > 0 for one in results if getattr(one, "name", "") == "answer_correct"]
         found.append(values[0] if values else None)
     return found

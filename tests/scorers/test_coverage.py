@@ -9,6 +9,7 @@ from ragguard.records import Failure, Passage
 from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.question import count_tokens
+from ragguard.scorers.view import Caps
 
 
 async def coverage(the_run, engine=None, **more):
@@ -32,6 +33,12 @@ async def test_sub_questions_are_made_once_and_every_passage_is_rated_for_each()
     assert {s.explanation for s in named(results, "answerability")} == {FIRM_QUERY, FOUNDER_QUERY}
     best = max(named(results, "answerability"), key=lambda s: s.value)
     assert best.expectation == pytest.approx(0.8 * 5 + 0.04 * (0 + 1 + 2 + 3 + 4))
+
+
+async def test_sub_questions_over_the_cap_are_a_failure_that_counts_them():
+    results = await coverage(two_hops(), caps=Caps(sub_questions=1))
+    (failure,) = [one for one in results if isinstance(one, Failure)]
+    assert failure.message.startswith("1 of 2 sub-questions: at most 1 sub-questions of a run are rated")
 
 
 async def test_coverage_grows_and_what_each_step_adds_sums_to_it():
