@@ -22,6 +22,7 @@ from ragguard.advice.calibration import (
     choose_threshold,
 )
 from ragguard.advice.evidence import THRESHOLD, correctness, find_evidence, judge, sufficiency
+from ragguard.analysis.conformal import check_same
 from ragguard.capture.open_runs import BUDGET_MS, CapturedRun
 from ragguard.errors import AdviceError, CalibrationError, EngineTimeout, InvalidInput
 from ragguard.records import Advice, AdviceStatus, RetrievalStep, Run, Usage
@@ -179,7 +180,8 @@ class Adviser:
         found = (
             calibration if isinstance(calibration, AdviceCalibration) else AdviceCalibration.load(calibration)
         )
-        found.check(await self._loop.within(self._asking.ask_about(_ANY, _identity, priority=ADVISING)))
+        mine = await self._loop.within(self._asking.ask_about(_ANY, _identity, priority=ADVISING))
+        check_same("this RagGuard", found, mine)
         self.calibration = found
 
     async def _judged(self, call: _AdviceCall) -> Advice:

@@ -15,20 +15,14 @@ a run that is exchangeable with these, the expected correctness lost by stopping
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 
-from ragguard.analysis.conformal import (
-    check_same,
-    keeps_bound,
-    least_examples,
-    load_calibration,
-    save_calibration,
-)
+from ragguard.analysis.conformal import keeps_bound, least_examples, load_calibration, save_calibration
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.records import Run
 
@@ -86,10 +80,6 @@ class AdviceCalibration:
     entailer: str
     prompts: str
     judge_prompts: str
-
-    def check(self, identity: Mapping[str, str]) -> None:
-        """Raises CalibrationError where the models or prompts are other ones, of which the promise does not hold."""
-        check_same("this RagGuard", ((name, getattr(self, name), here) for name, here in identity.items()))
 
     def save(self, path: str | Path) -> None:
         """Writes the calibration as JSON."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -61,16 +61,19 @@ def load_calibration(make: Callable[..., C], path: str | Path, **kind: object) -
         raise CalibrationError(f"{path} cannot be read as a calibration: {error}") from error
 
 
-def check_same(owner: str, calibrated: Iterable[tuple[str, str, str]]) -> None:
+def check_same(owner: str, calibration: object, identity: Mapping[str, str]) -> None:
     """Raises CalibrationError where a calibration was made with other models, prompts or settings than those of
     `owner`.
 
     Args:
         owner: The part that is to use the calibration, in words, such as "this guard".
-        calibrated: The name of each thing that decides about the promise, as the calibration has it, and as the owner
-            has it.
+        calibration: The calibration.
+        identity: What decides about the promise, as the owner has it, by its name in the calibration.
     """
-    for what, there, here in calibrated:
+    for what, here in identity.items():
+        there = str(getattr(calibration, what))
         if here != there:
-            made = f"the calibration was made with {what} {there}, {owner} has {here}"
-            raise CalibrationError(f"{made}: its promise would not hold; calibrate again")
+            raise CalibrationError(
+                f"the calibration was made with {what} {there}, {owner} has {here}: its promise would not hold; "
+                f"calibrate again"
+            )

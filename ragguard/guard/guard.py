@@ -167,11 +167,11 @@ class DistractorGuard:
         judged = await in_parallel(
             [partial(self.judged, one.query, one.passages) for one in useful], CALIBRATED_AT_ONCE
         )
-        engine, judge, prompts = await self._here.get().judge.identity()
+        gold, skipped = [one.gold for one in useful], len(given) - len(useful)
+        identity = await self._here.get().judge.identity()
         calibration = calibrated(
-            judged, [one.gold for one in useful], max_gold_loss, self.min_keep, order,
-            skipped=len(given) - len(useful), engine=engine, judge=judge, prompts=prompts,
-        )  # fmt: skip
+            judged, gold, max_gold_loss, self.min_keep, order, skipped=skipped, **identity
+        )
         await self.ause(calibration)
         return calibration
 
@@ -182,10 +182,8 @@ class DistractorGuard:
     async def ause(self, calibration: Calibration | str | Path) -> None:
         """Uses a calibrated threshold from now on; refuses that of other models, prompts or another `min_keep`."""
         found = calibration if isinstance(calibration, Calibration) else Calibration.load(calibration)
-        mine = (*(await self._here.get().judge.identity()), str(self.min_keep))
-        theirs = (found.engine, found.judge, found.prompts, str(found.min_keep))
-        names = ("engine", "judge", "prompts", "min_keep")
-        check_same("this guard", zip(names, theirs, mine, strict=True))
+        mine = await self._here.get().judge.identity() | {"min_keep": str(self.min_keep)}
+        check_same("this guard", found, mine)
         others = [one for one in self.policies if not isinstance(one, UtilityThreshold | HelpThreshold)]
         self.policies = (found.policy, *others)
 

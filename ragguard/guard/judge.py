@@ -61,11 +61,12 @@ class PassageJudge:
         self._limiter = Limiter(AT_ONCE, per_loop=True)
         self._verdicts: Verdicts | None = None
 
-    async def identity(self) -> tuple[str, str, str]:
+    async def identity(self) -> dict[str, str]:
         """Returns the fingerprints of engine and judge, and the prompt set: what a calibration is valid for."""
         (engine, prompts), (judge, _), verdicts = await self._models()
         way = "/likelihood" if verdicts.relevance_by_likelihood else ""
-        return engine.fingerprint, judge.fingerprint + way, prompts.identity
+        judged_by = judge.fingerprint + way
+        return {"engine": engine.fingerprint, "judge": judged_by, "prompts": prompts.identity}
 
     async def _models(
         self,

@@ -14,6 +14,7 @@ from ragguard.advice.calibration import (
     choose_threshold,
     stop_at,
 )
+from ragguard.analysis.conformal import check_same
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.guard.calibration import Calibration
 
@@ -136,9 +137,9 @@ def test_a_calibration_is_saved_and_loaded(tmp_path):
     found = AdviceCalibration(0.5, 0.02, 80, 3, loss=0.01, steps_saved=0.5, **models)
     found.save(tmp_path / "advice.json")
     assert AdviceCalibration.load(tmp_path / "advice.json") == found
-    found.check(models)
+    check_same("this RagGuard", found, models)
     with pytest.raises(CalibrationError, match="made with entailer n, this RagGuard has other"):
-        found.check(models | {"entailer": "other"})
+        check_same("this RagGuard", found, models | {"entailer": "other"})
 
 
 @pytest.mark.parametrize(
