@@ -37,7 +37,7 @@ from ragguard.runtime.faults import without_times
 from ragguard.scorers.exam.record import remarks_on
 from ragguard.scorers.explanation import Explanation, explain_facts
 from ragguard.scorers.run_facts import READ, HopFacts, RunFacts, with_scores
-from ragguard.storage.sqlite.overview import SCALE, Overview, RunScore, StepLine
+from ragguard.storage.sqlite.overview import SCALE, Overview, StepLine
 
 BLOCK = 50
 """The number of runs in one block of data."""
@@ -165,7 +165,7 @@ def summary(overview: Overview) -> Data:
     }
 
 
-def _value(score: RunScore | None) -> float | None:
+def _value(score: Score | None) -> float | None:
     return None if score is None else score.value
 
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from rich.markup import escape
 
 from ragguard.errors import UnknownName
 from ragguard.records import Score
 from ragguard.scorers.run_facts import CLEAR
-from ragguard.storage.sqlite.overview import SCALE, Overview, RunScore
+from ragguard.storage.sqlite.overview import SCALE, Overview
 from ragguard.text.secret_filter import strip_control_characters
 
 MISLEADS = -CLEAR
@@ -157,10 +157,7 @@ def named(scores: Iterable[Score]) -> list[str]:
     return [*numbers, *(["(support)"] if support else [])]
 
 
-S = TypeVar("S", Score, RunScore)
-
-
-def best(scores: Iterable[S], name: str, stage: str = "passages") -> S | None:
+def best(scores: Iterable[Score], name: str, stage: str = "passages") -> Score | None:
     """Returns the latest score of a name; a score against gold is preferred to one against the answer."""
     found = [score for score in scores if score.name == name and score.stage == stage][::-1]
     return min(found, key=lambda score: score.reference_source != "gold", default=None)

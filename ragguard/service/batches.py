@@ -123,7 +123,10 @@ class Redactor:
 
     def failures(self, failures: Iterable[Failure]) -> list[Failure]:
         """Returns failures with redacted messages, since these may quote questions."""
-        return [replace(one, message=self._message(one.message)) for one in failures]
+        nothing = "redact= left nothing of this message, or failed on it"
+        return [
+            replace(one, message=self._text(one.message) or (one.message and nothing)) for one in failures
+        ]
 
     def id(self, id: str) -> str:
         """Returns the id under which a record with the given id is kept."""
@@ -180,10 +183,6 @@ class Redactor:
         """Returns a reason or an error without the texts that it may quote, whole, escaped or cut off."""
         secrets = [one for one in quoted if len(one) >= _SHORTEST_QUOTE and self._text(one) != one]
         return without(self._text(text), secrets)
-
-    def _message(self, message: str) -> str:
-        """Returns the message of a failure as it may be written, or says that nothing is left of it."""
-        return self._text(message) or (message and "redact= left nothing of this message, or failed on it")
 
     def _text(self, text: str) -> str:
         """Returns what is kept of a text: nothing where the function fails or returns something else."""

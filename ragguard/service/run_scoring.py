@@ -108,12 +108,10 @@ class RunScoring:
         known = self._record(run)
 
         async def work() -> ScoredRun:
-            if not isinstance(run, RunHandle):
-                return await self._bring_up_to_date(known)
-            about = await self._captured(run.id, known)
-            if run.closed:
-                return await self._bring_up_to_date(about)
-            return await evaluate(about, self.pipeline.get().results(about, priority=DEMANDED))
+            about = await self._captured(run.id, known) if isinstance(run, RunHandle) else known
+            if isinstance(run, RunHandle) and not run.closed:
+                return await evaluate(about, self.pipeline.get().results(about, priority=DEMANDED))
+            return await self._bring_up_to_date(about)
 
         return await self._loop.within(work())
 

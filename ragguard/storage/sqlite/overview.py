@@ -11,7 +11,6 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ragguard.capture.model_calls import notice
 from ragguard.records import (
@@ -20,6 +19,7 @@ from ragguard.records import (
     K_ERROR,
     LEFT_OUT,
     Failure,
+    Score,
     Usage,
     places_of,
     read_candidates,
@@ -30,17 +30,6 @@ from ragguard.storage.sqlite.score_rows import IS_PROVISIONAL
 
 SCALE = 10_000
 """Units of a score's value and error in the gathered JSON."""
-
-
-class RunScore(NamedTuple):
-    """A score about a run as a whole."""
-
-    name: str
-    value: float
-    stderr: float | None
-    label: str
-    reference_source: str
-    stage: str
 
 
 @dataclass(slots=True)
@@ -68,11 +57,11 @@ class ScoreSummary:
     """JSON rows, of scores about less than the passages hold: the step's `seq`, rank, name, passages left out, tokens
     cut."""
 
-    def run_scores(self) -> list[RunScore]:
-        """Returns the scores about the run as a whole."""
+    def run_scores(self) -> list[Score]:
+        """Returns the scores about the run as a whole, as far as they are read."""
         return [
-            RunScore(
-                name, value / SCALE, None if stderr is None else stderr / SCALE, label=label,
+            Score(
+                name, value / SCALE, "run", "", stderr=None if stderr is None else stderr / SCALE, label=label,
                 reference_source=source, stage=stage,
             )
             for _, name, value, stderr, label, source, stage in json.loads(self.of_run)
