@@ -29,7 +29,7 @@ from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.calibration import Calibration, Order, examples_of
 from ragguard.records import Run
-from ragguard.runtime.arguments import output_path, share
+from ragguard.runtime.arguments import check_output, share
 
 
 def run(
@@ -76,7 +76,7 @@ def run(
         raise InvalidInput("--for", what, "guard, advice or udcg")
     if what != "guard" and (min_keep, order) != (1, "help"):
         raise InvalidInput("--for", what, "no option of the guard beside it: --order, --min-keep")
-    output_path("--out", out)
+    check_output("--out", out)
     if what == "udcg":
         for option in (("--prompts", prompts), ("--labels", labels), ("--max-loss", max_loss)):
             refuse_together(option, ("--for udcg", True))

@@ -14,7 +14,7 @@ import typer
 from ragguard.analysis.gate_check import GateCheck, check
 from ragguard.analysis.wording import as_markup, question_line
 from ragguard.cli.terminal import LabelFile, say, screen, show_results
-from ragguard.runtime.arguments import output_path
+from ragguard.runtime.arguments import check_output
 from ragguard.storage.sqlite import baselines
 
 _FELL = 5
@@ -58,8 +58,7 @@ def run(
 
     Exit code 0: nothing failed. 1: a --fail-if condition holds. 2: they cannot be compared.
     """
-    if markdown is not None:
-        output_path("--markdown", markdown)
+    check_output("--markdown", markdown)
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     checked = check(
         before,

@@ -18,7 +18,7 @@ from ragguard.engines.base import Engine, Prompt
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.layers import Patience, Retry
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import EngineError, EngineRejected, shown_apart
+from ragguard.errors import EngineError, EngineRejected, StoreError, shown_apart
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.scorers.exam.examination import examine as examine_model
 from ragguard.scorers.exam.examination import repeated
@@ -31,6 +31,8 @@ _MEASURED_S = 2.0
 """Seconds that the prompts of the measurement would take one after the other, by the first call's latency."""
 _PATIENCE_S = 5.0
 """Seconds after which the measurement is given up."""
+_ONCE = Patience(attempts=1)
+"""Nothing is repeated but what a server asks to repeat later, so that one that is not there is said at once."""
 _EXACTNESS = {
     "first_token": "the first token of each label",
     "sequence": "each whole label",
@@ -63,11 +65,7 @@ def run(
     ragguard doctor http://localhost:8080/v1
     """
     try:
-        ready = (
-            _show_exam(engine, prompts, as_json)
-            if exam
-            else _show_properties(engine, prompts, speed, as_json)
-        )
+        ready = _show_exam(engine, prompts, as_json) if exam else _measure(engine, prompts, as_json, speed)
     except EngineError as error:
         missed = "examined" if exam else "ready"
         say(f"{without_secrets(engine)}: not {missed}\n{type(error).__name__}: {error}", error=True)
@@ -76,7 +74,7 @@ def run(
         raise typer.Exit(1)
 
 
-def _show_properties(engine: str, prompts: str | None, speed: bool, as_json: bool) -> bool:
+def _measure(engine: str, prompts: str | None, as_json: bool, speed: bool) -> bool:
     """Asks an engine for its properties and measures it; returns whether it is ready."""
     found = Findings(quiet=as_json)
     asyncio.run(_examine(engine, prompts, found, speed=speed))
@@ -108,12 +106,9 @@ class Findings:
 
 
 async def _examine(address: str, prompts: str | None, found: Findings, *, speed: bool) -> None:
-    chosen = None if prompts is None else load_prompts(prompts)
-    # Nothing is repeated but what a server asks to repeat later.
-    patient = Patience(attempts=1)
-    async with aclosing(Retry(open_engine(address), patient)) as engine:
+    async with aclosing(Retry(open_engine(address), _ONCE)) as engine:
         info = await engine.info()
-        chosen = chosen or load_prompts(info.prompts)
+        chosen = load_prompts(prompts or info.prompts)
         capabilities = sorted(info.capabilities)
         context = f"{info.context} tokens of context" if info.context else "context unknown"
         about = {"location": info.location, "kind": info.kind, "fingerprint": info.fingerprint}
@@ -229,30 +224,22 @@ def _show_exam(engine: str, prompts: str | None, as_json: bool) -> bool:
     answers = answers_file(f"{engine} ")
     record, path = asyncio.run(_examined(engine, prompts, answers))
     kept = keep_record(record, path)
-    if kept:
-        answers.unlink(missing_ok=True)
     if as_json:
         say(json.dumps(asdict(record) | {"failed": record.failed, "kept": kept}, indent=2))
     else:
         _show(record)
-        say(
-            f"kept in {path}"
-            if kept
-            else f"not kept: {path.parent} cannot be written (RAGGUARD_EXAMS names another)"
-        )
+    if not kept:
+        raise StoreError(f"not kept: {path.parent} cannot be written; RAGGUARD_EXAMS names another folder")
+    answers.unlink(missing_ok=True)
+    say(f"kept in {path}", error=True)
     return not record.failed
 
 
 async def _examined(address: str, prompts: str | None, answers: Path) -> tuple[ExamRecord, Path]:
-    try:
-        answers.parent.mkdir(parents=True, exist_ok=True)
-        cache: Path | None = answers
-    except OSError:  # nothing is kept there, and a stopped examination begins anew
-        cache = None
-    once = Patience(attempts=1)  # a server that is not there is said at once
-    async with aclosing(Retry(open_engine(address), once)) as first:
+    answers.parent.mkdir(parents=True, exist_ok=True)
+    async with aclosing(Retry(open_engine(address), _ONCE)) as first:
         info = await first.info()
-    async with aclosing(connect(address, cache=cache)) as asked:
+    async with aclosing(connect(address, cache=answers)) as asked:
         given = load_prompts(prompts or info.prompts)
         if given.name == "nano":
             raise EngineRejected(

@@ -15,7 +15,7 @@ from ragguard.analysis.labels.items import GRADED, LabelItem, in_order_of_worth,
 from ragguard.analysis.labels.label_file import agreements, line_of, read_label_file, write_label_page
 from ragguard.cli.terminal import refuse_together, say
 from ragguard.errors import InvalidInput
-from ragguard.runtime.arguments import output_path
+from ragguard.runtime.arguments import check_output
 from ragguard.storage.source import open_source
 
 _ASKED = {
@@ -56,7 +56,7 @@ def run(
     if page is None and not by.strip():
         raise InvalidInput("--by", by, "your name: it is kept with each label")
     refuse_together(("--by", by or None), ("--page, which asks for the name", page))
-    output_path("--out" if page is None else "--page", page or out)
+    check_output("--out" if page is None else "--page", page or out)
     drawn = in_order_of_worth(items_of(open_source(data).scored_runs(), kind), number, seed)
     if page is not None:
         write_label_page(drawn, page, _ASKED)

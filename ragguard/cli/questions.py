@@ -26,7 +26,7 @@ from ragguard.engines.connect import connect
 from ragguard.engines.prompts import PromptSet, Task, load_prompts
 from ragguard.errors import EngineProtocolError, InvalidInput, LowLabelMass, PromptTooLong, ScoringError
 from ragguard.records import Passage, Run
-from ragguard.runtime.arguments import output_path
+from ragguard.runtime.arguments import check_output
 from ragguard.scorers.asker import Asker, Models
 from ragguard.scorers.coverage import Ratings
 from ragguard.scorers.probes import read_lines, read_sub_questions
@@ -57,7 +57,7 @@ def run(
     if not out.name.endswith((".jsonl", ".jsonl.gz")):  # before the model is asked
         allowed = "a name that ends in .jsonl or .jsonl.gz"
         raise InvalidInput("--out", str(out), allowed)
-    output_path("--out", out)
+    check_output("--out", out)
     given = list(read_reports(reports))
     made, problems = asyncio.run(_made(given, engine, prompts))
     for problem in problems:

@@ -29,7 +29,7 @@ from ragguard.analysis.wording import (
 from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_results, show_table
 from ragguard.errors import InvalidInput
 from ragguard.records import ScoredRun
-from ragguard.runtime.arguments import output_path
+from ragguard.runtime.arguments import check_output
 from ragguard.scorers.exam.record import remarks_on
 from ragguard.scorers.run_facts import BeliefGain
 from ragguard.storage.source import ScoredSource, open_source
@@ -62,8 +62,7 @@ def run(
     refuse_together(("--json", as_json), ("--html", html))
     refuse_together(("--most", most), ("--html", html), ("--run", run_id))
     refuse_together(("--labels", labels), ("--html", html), ("--run", run_id))
-    if html is not None:
-        output_path("--html", html)
+    check_output("--html", html)
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     source = open_source(data)
     if html is not None:

@@ -34,7 +34,7 @@ from ragguard.errors import EngineError, EngineTimeout, InvalidInput, LowLabelMa
 from ragguard.parts.job import PartJob
 from ragguard.parts.part import find_runs
 from ragguard.records import ScoredRun, Usage
-from ragguard.runtime.arguments import output_path
+from ragguard.runtime.arguments import check_output
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.plan import Plan, check_models
 from ragguard.scorers.settings import ScoringSettings
@@ -160,8 +160,7 @@ def run(
     }  # fmt: skip
     source = RunSource(files, right_answers, since)
     options["sinks"] = _written_back(files) if write_back else ()
-    if out is not None:
-        output_path("--out", out)
+    check_output("--out", out)
     with source.progress():
         if dry_run:
             sentence = _plan_sentence(asyncio.run(_plan(source, engine, options)))

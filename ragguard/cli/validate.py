@@ -33,7 +33,7 @@ from ragguard.cli.terminal import (
 )
 from ragguard.engines.connect import connect
 from ragguard.errors import InvalidInput
-from ragguard.runtime.arguments import output_path
+from ragguard.runtime.arguments import check_output
 from ragguard.storage.source import open_source
 
 
@@ -72,9 +72,8 @@ def run(
 
     Exit code 0: done. 2: not possible: no such file, another format, no outcomes, no engine, or one that fails.
     """
-    for option, path in (("--markdown", markdown), ("--json", as_json)):
-        if path is not None:
-            output_path(option, path)
+    check_output("--markdown", markdown)
+    check_output("--json", as_json)
     engines, named = list(dict.fromkeys(engine or ())), names_of(entailers)
     others = {"--engine": engine, "--judge": judge, "--scorers": scorers, "--metric": metric}
     for other in others.items():

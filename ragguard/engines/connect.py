@@ -20,7 +20,7 @@ from ragguard.engines.foreign import CALL_S, ForeignEngine
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
 from ragguard.engines.layers.budget import Account, Limits
 from ragguard.errors import EngineRejected, InvalidInput, UnknownName
-from ragguard.runtime.arguments import number_between, output_path
+from ragguard.runtime.arguments import check_output, number_between
 from ragguard.runtime.faults import NOTICES
 from ragguard.text.secret_filter import without_secrets
 
@@ -71,8 +71,7 @@ def connect(
             RAGGUARD_HEADERS alone, one `NAME: VALUE` a line.
     """
     account = Account.of(budget)
-    if cache is not None:
-        output_path("cache", cache)
+    check_output("cache", cache)
     in_process = isinstance(engine, str) and engine.strip().startswith("vllm:")
     if engine_args and not (in_process and isinstance(engine_args, Mapping)):
         allowed = "a mapping, such as {'max_model_len': 8192}; only vllm:MODEL takes them"

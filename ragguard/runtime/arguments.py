@@ -73,14 +73,15 @@ def file_path(argument: str, value: object) -> Path:
     return Path(text)
 
 
-def output_path(argument: str, value: object) -> Path:
-    """Returns the path of a file that can be written, in a folder that is there; for use before the work whose result
-    goes there."""
+def check_output(argument: str, value: object) -> None:
+    """Raises InvalidInput for a file that cannot be written, or has no folder; for use before the work whose result
+    goes there. None names no file, and is right."""
+    if value is None:
+        return
     path = file_path(argument, value)
     folder = path.absolute().parent
     if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
         raise InvalidInput(argument, str(path), "a file that can be written, in a folder that is there")
-    return path
 
 
 def references_of(value: object) -> list[str] | None:

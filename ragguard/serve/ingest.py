@@ -34,8 +34,8 @@ _EVERY = 0.5
 """Seconds between two looks for complete traces."""
 _LATE_SECONDS, _KNOWN_SECONDS = 600.0, 86_400.0
 """Seconds for which the spans of a trace are kept after it was complete, and for which its id is known."""
-_AT_ONCE = 64
-"""How many traces become runs in one transaction."""
+_AT_ONCE, _CLEANED = 64, 2.0
+"""How many traces become runs in one transaction, and the seconds between two clean-ups of the spool."""
 _log = logger("ragguard.serve")
 MOST_SHOWN = 16
 """The most traces that are shown at once, the latest ones; of the others the end alone is scored."""
@@ -66,8 +66,8 @@ class Ingest:
         """`counts`: how many traces and runs there were, and runs that the store refused. `remarks`: what was not
         understood, and how often."""
         self._rg, self._settle, self._quiet, self._clock = rg, settle, quiet, clock
-        self._taking = 0
-        """How many requests are being taken."""
+        self._taking, self._cleaned = 0, 0.0
+        """How many requests are being taken, and when the spool was cleaned up last."""
         self._live = LiveTraces(rg.recorder.intake, spool) if live else None
 
     async def take(self, spans: Callable[[], Iterable[PackedSpan]]) -> Counter[str]:
@@ -110,7 +110,9 @@ class Ingest:
             for error in refused.values():
                 _log.warning("a run of a trace is not stored: %s", error)
             await asyncio.to_thread(self.spool.handed, traces, now)
-        await asyncio.to_thread(self.spool.forget, now - _LATE_SECONDS, now - _KNOWN_SECONDS)
+        if now >= self._cleaned + _CLEANED:
+            self._cleaned = now
+            await asyncio.to_thread(self.spool.forget, now - _LATE_SECONDS, now - _KNOWN_SECONDS)
         return len(traces) == _AT_ONCE
 
     async def show_open(self) -> None:

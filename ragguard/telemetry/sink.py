@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 from ragguard.errors import RagguardError
 from ragguard.records import ScoredRun
-from ragguard.runtime.arguments import output_path
+from ragguard.runtime.arguments import check_output, file_path
 from ragguard.storage.files.runfile import score_lines
 
 
@@ -68,7 +68,8 @@ class JsonlSink:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path = output_path("path", path)
+        self._path = file_path("path", path)
+        check_output("path", path)
 
     async def submit(self, scored: ScoredRun) -> None:
         """Writes one scored run."""
