@@ -98,13 +98,12 @@ def concerned(
     same query, then the latest.
     """
     held = {step.id: _found_by(step, judged) for step in steps}
-    left, missing, chosen = list(steps), set(range(len(judged))), []
-    while left:
-        best = max(left, key=lambda step: (len(held[step.id] & missing), step.query == query))
+    missing, chosen = set(range(len(judged))), []
+    while steps:
+        best = max(steps, key=lambda step: (len(held[step.id] & missing), step.query == query))
         if not held[best.id] & missing:
             break
         chosen.append(best)
-        left.remove(best)
         missing -= held[best.id]
     return chosen
 

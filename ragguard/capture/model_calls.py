@@ -167,7 +167,7 @@ class EndedStep:
     is_followed: bool = True
     """True where its passages are sought in the inputs of model calls."""
     has_failed: bool = False
-    """True where it gave nothing, or the tool that made it failed afterwards: nothing of it was read."""
+    """True where the tool that made it failed afterwards: nothing of it was read."""
     decision: Decision | None = None
     """The decision of the guards behind it."""
 
@@ -186,18 +186,10 @@ class ModelCalls:
         """The texts of inputs and replies as they are compared: most of a conversation is in every input."""
 
     def retrieved(
-        self,
-        step_id: str,
-        event: StepEnded,
-        bodies: Bodies | None = None,
-        *,
-        followed: bool = True,
-        failed: bool = False,
+        self, step_id: str, event: StepEnded, bodies: Bodies | None = None, *, followed: bool = True
     ) -> None:
         """Notes a retrieval that has ended; one that is not `followed` is remembered for guards alone."""
-        self.steps[step_id] = EndedStep(
-            event, self.asked_so_far, bodies, is_followed=followed and not failed, has_failed=failed
-        )
+        self.steps[step_id] = EndedStep(event, self.asked_so_far, bodies, followed)
         if len(self.steps) > STEPS_KEPT:
             del self.steps[next(iter(self.steps))]
 
@@ -218,8 +210,8 @@ class ModelCalls:
 
     def latest(self) -> list[tuple[StepEnded, Decision | None]]:
         """Returns the latest retrievals, the latest first, each with what the guards behind it have decided."""
-        found = [(step.event, step.decision) for step in reversed(self.steps.values()) if not step.has_failed]
-        return found[:GUARDED_KEPT]
+        latest = [step for step in reversed(self.steps.values()) if not step.has_failed][:GUARDED_KEPT]
+        return [(step.event, step.decision) for step in latest if step.event.step.status == "ok"]
 
     def open_questions(self) -> list[str]:
         """Returns the ids of the retrievals of which the end of the run tells more: those after which no model was

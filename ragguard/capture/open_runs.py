@@ -224,9 +224,8 @@ class OpenRuns:
             event = StepEnded(retrieval.as_step, run.id)
             if run.collected is not None:
                 run.collected.append(event)
-            run.model_calls.retrieved(
-                retrieval.id, event, retrieval.bodies, followed=retrieval.followed, failed=status != "ok"
-            )
+            followed = retrieval.followed and status == "ok"
+            run.model_calls.retrieved(retrieval.id, event, retrieval.bodies, followed=followed)
             run.emitting += 1
         self.emit(run, event)
 

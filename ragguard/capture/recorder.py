@@ -20,15 +20,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ragguard.capture.events import (
-    CALLER_ID,
-    UNNAMED,
-    RunEnded,
-    RunNames,
-    RunStarted,
-    StepAmended,
-    TurnKey,
-)
+from ragguard.capture.events import CALLER_ID, UNNAMED, RunEnded, RunNames, RunStarted, StepAmended, TurnKey
 from ragguard.capture.model_calls import Bodies, Texts
 from ragguard.capture.open_runs import (
     Advise,
