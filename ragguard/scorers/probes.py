@@ -19,26 +19,24 @@ from ragguard.scorers.question import (
     LabelQuestion,
     SampleAnswer,
     SampleQuestion,
-    Subject,
     TextQuestion,
     Who,
 )
 from ragguard.text.language import ENGLISH, Language, normalise
 
 LEAST_MASS = 0.5
-_GRADES, _RATINGS, _ABSTENTION = Subject("grades"), Subject("ratings"), Subject("abstention")
 
 
 def answerability(prompts: PromptSet, sub_question: str, text: str) -> LabelQuestion:
     """Returns a question that rates, from 0 to 5, how well a text answers a sub-question."""
     prompt = prompts.render("answerability", [text], question=sub_question)
-    return LabelQuestion(prompt, prompts.labels("answerability"), subject=_RATINGS)
+    return LabelQuestion(prompt, prompts.labels("answerability"), probe="ratings")
 
 
 def grade(prompts: PromptSet, query: str, passage: str) -> LabelQuestion:
     """Returns a question that rates, from 1 to 5, how useful a passage is for its step's query."""
     asked = prompts.render("grade", [passage], query=query)
-    return LabelQuestion(asked, prompts.labels("grade"), subject=_GRADES)
+    return LabelQuestion(asked, prompts.labels("grade"), probe="grades")
 
 
 def response_grade(
@@ -112,7 +110,7 @@ def read_rating(question: LabelQuestion, answer: LabelAnswer, grades: Sequence[i
 def abstention(prompts: PromptSet, query: str, *passages: str) -> LabelQuestion:
     """Returns the question for the model that reads, about one passage or about several together."""
     prompt = prompts.render("abstention", passages, query=query)
-    return LabelQuestion(prompt, prompts.labels("abstention"), who="engine", subject=_ABSTENTION)
+    return LabelQuestion(prompt, prompts.labels("abstention"), who="engine", probe="abstention")
 
 
 def read_abstention(answer: LabelAnswer) -> Reading:
@@ -137,7 +135,7 @@ def relevance(
     if sees_references(query, question, references):
         task, slots["references"] = "relevance_with_references", "\n".join(references)
     prompt = prompts.render(task, passages, **slots)
-    return LabelQuestion(prompt, prompts.labels(task), subject=Subject("relevance", query, passages))
+    return LabelQuestion(prompt, prompts.labels(task), probe="relevance", about=(query, *passages))
 
 
 def read_relevance(question: LabelQuestion, answer: LabelAnswer) -> Reading:

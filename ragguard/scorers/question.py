@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, overload
+from typing import ClassVar, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from ragguard.engines.base import HowAnswered, Prompt, Sample, as_labels
 from ragguard.engines.entailer import Pair
@@ -28,16 +28,6 @@ _ROUNDING = 1e-3
 """How far a probability may lie outside 0 to 1 because it was computed with few digits."""
 
 
-class Subject(NamedTuple):
-    """The probe that a question belongs to, with what it is about: a model that fails in one probe may be asked by
-    another one instead."""
-
-    probe: str = ""
-    """The probe's name in an examination; empty for one that no examination has."""
-    query: str = ""
-    passages: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class LabelQuestion:
     """Asks how probable each label is as the next words."""
@@ -45,13 +35,11 @@ class LabelQuestion:
     prompt: Prompt
     labels: tuple[str, ...]
     who: Who = "judge"
-    subject: Subject = Subject()  # noqa: RUF009 - a tuple
+    probe: str = ""
+    """The probe's name in an examination; empty for one that no examination has."""
+    about: tuple[str, ...] = ()
+    """The query and the passages of a question that another probe answers where the model failed in its own."""
     verb: ClassVar[str] = "label_probs"
-
-    @property
-    def probe(self) -> str:
-        """The probe's name in an examination, see `Subject`."""
-        return self.subject.probe
 
     @property
     def call(self) -> LabelRequest:
@@ -106,7 +94,7 @@ class TextQuestion:
     prompt: Prompt
     who: Who = "engine"
     probe: str = ""
-    """The probe's name in an examination, see `Subject`."""
+    """The probe's name in an examination, as of a LabelQuestion."""
     verb: ClassVar[str] = "continuations"
     call: ClassVar[ContinuationRequest] = ContinuationRequest(())
 

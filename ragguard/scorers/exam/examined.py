@@ -41,10 +41,10 @@ class Examined:
         if not (question.probe == "relevance" and self._verdicts.relevance_by_likelihood):
             return ()
         assert isinstance(question, LabelQuestion)
-        subject, who = question.subject, question.who
+        query, who = question.about[0], question.who
         return (
-            query_likelihood(self._prompts, subject.query, *subject.passages, who=who),
-            query_likelihood(self._prompts, subject.query, who=who),
+            query_likelihood(self._prompts, *question.about, who=who),
+            query_likelihood(self._prompts, query, who=who),
         )
 
     def _answer(
