@@ -8,6 +8,7 @@ import pytest
 from support.reader import reader, two_hops
 from support.scripted_pipeline import ScriptedPipeline
 
+from ragguard import connect
 from ragguard.errors import EngineUnreachable, InvalidInput
 from ragguard.records import Run, Score
 from ragguard.scorers import Belief, Contested, Coverage, Grades, Utility
@@ -63,8 +64,6 @@ def test_wrong_settings_are_refused_when_they_are_made(wrong):
 
 
 async def test_closing_the_pipeline_closes_what_was_made_for_it_alone():
-    from ragguard import connect
-
     given = connect("nano")
     closed = []
     given.aclose = lambda: closed.append(given)  # type: ignore[method-assign]

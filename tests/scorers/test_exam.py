@@ -13,7 +13,7 @@ from ragguard import DistractorGuard, RagGuard
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
-from ragguard.errors import CircuitOpen, EngineUnreachable
+from ragguard.errors import CircuitOpen, EngineRejected, EngineUnreachable
 from ragguard.records import Failure, Passage, RetrievalStep, Run
 from ragguard.scorers.exam.examination import BRIEF_PROMPTS, exam_cases, examine, examine_unknown, repeated
 from ragguard.scorers.exam.record import (
@@ -65,8 +65,6 @@ async def test_model_that_knows_the_answers_passes_in_everything():
 async def test_what_a_model_cannot_be_asked_has_a_reason_and_no_figure():
     class Mute(type(examinee())):
         async def continuations(self, *args, **more):
-            from ragguard.errors import EngineRejected
-
             raise EngineRejected("no such thing here")
 
     record = await examine(Mute(label=label), DEFAULT)

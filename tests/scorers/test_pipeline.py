@@ -187,6 +187,12 @@ async def test_a_plan_asks_nothing_and_foretells_the_requests():
     assert (plan + plan).runs == 2
 
 
+async def test_a_plan_of_likelihoods_counts_each_text_as_one_token_written():
+    plan = await pipeline(reader(), scorers=["likelihood"]).plan(two_hops())
+    cost = plan.calls["engine", "continuations"]
+    assert cost.output_tokens == cost.prompts > 0
+
+
 @pytest.mark.parametrize("capabilities", [{"batch", "n_samples"}, {"n_samples"}, set()])
 async def test_a_plan_counts_requests_and_answers_as_the_engine_works(capabilities):
     engine = reader(capabilities=frozenset(capabilities))
