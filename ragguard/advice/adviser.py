@@ -204,11 +204,10 @@ class Adviser:
 
         run = _open_run(call.run, call.run.steps)
         async with until(call.deadline, "advice"):
-            return call.advice(
-                await self._asking.ask_about(
-                    run, judged, priority=ADVISING, deadline=call.deadline, redacted=call.redacted
-                )
+            found = await self._asking.ask_about(
+                run, judged, priority=ADVISING, deadline=call.deadline, redacted=call.redacted
             )
+        return call.advice(found)
 
     async def _calibrated(self, given: Sequence[Run | KnownOutcome], max_loss: float) -> AdviceCalibration:
         """Returns the calibration that these runs give, which is used from now on."""

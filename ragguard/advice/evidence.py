@@ -71,18 +71,13 @@ class Evidence:
         return 1 - len(self.open) / len(self.sub_questions)
 
     @property
-    def contested(self) -> float:
-        """The share of the sub-questions about which there is such a contradiction."""
-        return len({one.sub_question for one in self.conflicts}) / len(self.sub_questions)
-
-    @property
     def numbers(self) -> dict[str, float]:
         """The numbers by name, as advice carries them."""
         before = sum(0 < turn < self.turns for turn in self.covered) / len(self.sub_questions)
         found = {
             "coverage": self.coverage,
             "delta_coverage": self.coverage - before,
-            "contested": self.contested,
+            "contested": len({one.sub_question for one in self.conflicts}) / len(self.sub_questions),
             "p_answer": self.p_answer,
             "turns_without_help": float(self.turns_without_help),
         }

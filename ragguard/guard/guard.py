@@ -122,9 +122,8 @@ class DistractorGuard:
         try:
             outcome = BACKGROUND.run(self._outcome(query, call), wait)
         except TimeoutError:
-            outcome = self._late(
-                "thread", "the guard's thread is busy: an engine's first call, or blocking code"
-            )
+            why = "the guard's thread is busy: an engine's first call, or blocking code"
+            outcome = self._late("thread", why)
         except Exception as error:  # noqa: BLE001 - no thread is to be had, as at the end of the process
             outcome = GuardOutcome.failed(error)
         return self._decision(outcome, call)

@@ -28,9 +28,8 @@ class GuardOutcome(NamedTuple):
     @classmethod
     def failed(cls, error: BaseException) -> GuardOutcome:
         """Returns the outcome where the judgement has failed."""
-        return cls(
-            "unfit" if isinstance(error, UnfitText) else "error", describe(error), type(error).__name__
-        )
+        status: GuardStatus = "unfit" if isinstance(error, UnfitText) else "error"
+        return cls(status, describe(error), type(error).__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,7 @@ class DecisionCounts:
     """Counts the decisions of one guard, and warns about those that could not judge."""
 
     def __init__(self) -> None:
-        self._statuses: Counter[str] = Counter()
-        self._causes: Counter[str] = Counter()
+        self._statuses, self._causes = Counter[str](), Counter[str]()
         self._reasons: dict[str, str] = {}
         self._lock = threading.Lock()
 

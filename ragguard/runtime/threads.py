@@ -175,11 +175,8 @@ class BackgroundLoop:
         the coroutine is cancelled and TimeoutError raised."""
         if self.is_current():
             work.close()
-            raise InvalidInput(
-                "call",
-                self.name,
-                "one from another thread: on its own it would wait for itself; await the async form",
-            )
+            allowed = "one from another thread: on its own it would wait for itself; await the async form"
+            raise InvalidInput("call", self.name, allowed)
         future = self.submit(work)
         try:
             return future.result(timeout)

@@ -88,8 +88,7 @@ class ForwardingSink:
 
     async def aclose(self) -> None:
         """Closes the connections."""
-        if (client := self._client.made) is not None:
-            await client.aclose()
+        await self._client.get().aclose()
 
 
 def _spans_of(run: Run) -> ExportTraceServiceRequest:

@@ -36,7 +36,11 @@ class Attributes:
         """Adds one value; None and "" are left out and not counted."""
         if value is None or (isinstance(value, str) and not value):
             return
-        clean = self._clean(value)
+        clean: Any = self.scalar(value)
+        if isinstance(value, (list, tuple)):
+            clean = [self.scalar(item) for item in value]
+            if None in clean or len(set(map(type, clean))) > 1:
+                clean = None
         if clean is None:
             self.skipped += 1
         else:
@@ -53,14 +57,6 @@ class Attributes:
             self.skipped += 1
         else:
             self.add(name, text)
-
-    def _clean(self, value: Any) -> Value | None:
-        if isinstance(value, (list, tuple)):
-            items = [self.scalar(item) for item in value]
-            if None in items or len(set(map(type, items))) > 1:
-                return None
-            return items  # type: ignore[return-value]  # all of one type, which no type can say
-        return self.scalar(value)
 
     def scalar(self, value: Any) -> Scalar | None:
         """Returns the value as a plain one; None for one that no span can carry."""

@@ -39,12 +39,9 @@ def checked_key(argument: str, value: object) -> str:
         raise InvalidInput(argument, type(value).__name__, "a text")
     keep_secret(value)
     key = value.strip()
-    wrong = next((at for at, character in enumerate(key) if not "!" <= character <= "~"), None)
-    if wrong is not None:
-        raise InvalidInput(
-            argument, f"{len(key)} characters, the {wrong + 1}. of which is {key[wrong]!r}",
-            "a key of printable ASCII characters without spaces",
-        )  # fmt: skip
+    if not all("!" <= character <= "~" for character in key):
+        allowed = "a key of printable ASCII characters without spaces"
+        raise InvalidInput(argument, f"{len(key)} characters", allowed)
     return key
 
 
