@@ -94,7 +94,7 @@ def _write(
     while block := list(islice(coming, BLOCK)):
         number, texts = len(lines) // BLOCK, Texts()
         lines += map(summary, block)
-        engines.update(engine for run in block for engine in run.summary.engines)
+        engines.update(engine for run in block for engine in run.engines)
         selections += [numbers for run in block for numbers in selection_numbers(run).values()]
         details = [detail(run, texts) for run in block]
         written = page_json({"runs": details, "texts": list(texts)})
@@ -137,8 +137,8 @@ STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
 
 def summary(overview: Overview) -> Data:
     """Returns what the list of runs shows of a run and sorts, filters and searches by."""
-    row, of, metadata = overview.row, overview.summary, overview.metadata
-    scores = of.run_scores()
+    row, metadata = overview.row, overview.metadata
+    scores = overview.run_scores()
     total, likelier = best(scores, "delta_seper_total"), best(scores, "delta_likelihood_total")
     correct = best(scores, "answer_correct")
     return {
@@ -152,16 +152,16 @@ def summary(overview: Overview) -> Data:
         "error": None if total is None else total.stderr,
         "source": next((one.reference_source for one in (total, likelier) if one is not None), ""),
         "dropped": sum(len(step.reasons) for step in overview.steps),
-        "misleading": of.misleading,
-        "worst": None if of.worst is None else round(of.worst, 4),
+        "misleading": overview.misleading,
+        "worst": None if overview.worst is None else round(overview.worst, 4),
         "udcg": _value(best(scores, "udcg_context")),
         "coverage": _value(best(scores, "coverage_total")),
         "answer": "" if correct is None else correct.label,
         "failures": len(overview.failures),
-        "provisional": of.provisional > 0,
+        "provisional": overview.provisional > 0,
         "session": str(metadata.get("session_id") or metadata.get("thread_id") or ""),
         "thumb": str(overview.feedback.get("thumb", "")),
-        "tokens": of.usage.prompt_tokens + of.usage.output_tokens,
+        "tokens": overview.usage.prompt_tokens + overview.usage.output_tokens,
     }
 
 
@@ -171,10 +171,10 @@ def _value(score: Score | None) -> float | None:
 
 def detail(overview: Overview, texts: Texts) -> Data:
     """Returns what the page shows of an opened run, except its scores."""
-    run, usage = overview.row, overview.summary.usage
+    run, usage = overview.row, overview.usage
     explanation, selections = explanation_of(overview), selection_numbers(overview)
     shortened: dict[int, list[Shortened]] = defaultdict(list)
-    for seq, *score in json.loads(overview.summary.shortened):
+    for seq, *score in json.loads(overview.shortened):
         shortened[seq].append(tuple(score))
     steps = []
     for number, step in enumerate(overview.steps, 1):
@@ -201,12 +201,12 @@ def detail(overview: Overview, texts: Texts) -> Data:
         "took": max(0, run["ended_ns"] - run["started_ns"]) / 1e6 if run["ended_ns"] else None,
         "note": str(overview.feedback.get("note", "")),
         "models": list(_model_calls(overview.metadata.get(MODEL_CALLS))),
-        "subs": overview.sub_questions or overview.summary.sub_questions,
+        "subs": overview.sub_questions,
         "steps": steps,
         "failures": list({without_times(said): said for said in failures}.values()),
         "cost": {
             "requests": usage.requests, "prompt": usage.prompt_tokens, "output": usage.output_tokens,
-            "seconds": round(usage.seconds, 3), "engines": overview.summary.engines,
+            "seconds": round(usage.seconds, 3), "engines": overview.engines,
         },
     }  # fmt: skip
 
@@ -223,7 +223,7 @@ def _model_calls(calls: object) -> Iterator[Data]:
 
 def explanation_of(overview: Overview) -> Explanation:
     """Returns the explanation of a run; the same as of the run and its scores themselves."""
-    row, summary = overview.row, overview.summary
+    row = overview.row
     hops = {}
     for number, step in enumerate(overview.steps, 1):
         turn, query = step.row["turn"], step.row["query"] or row["question"]
@@ -241,12 +241,12 @@ def explanation_of(overview: Overview) -> Explanation:
 
     scores = [
         score(seq, name, value, error, position=rank)
-        for seq, rank, name, value, _, error in json.loads(summary.of_passages)
+        for seq, rank, name, value, _, error in json.loads(overview.of_passages)
         if name == "utility"
     ]
     scores += [
         score(seq, name, value, error, label=label, reference_source=source)
-        for rows in (summary.of_steps, summary.of_run)
+        for rows in (overview.of_steps, overview.of_run)
         for seq, name, value, error, label, source, stage in json.loads(rows)
         if name in READ and stage == "passages"
     ]
@@ -256,8 +256,8 @@ def explanation_of(overview: Overview) -> Explanation:
 def selection_numbers(overview: Overview) -> dict[int, tuple[float, float]]:
     """Returns PROC and %PROC of each step that has both, by its `seq`."""
     found: dict[int, dict[str, float]] = {}
-    if '"pct_proc"' in overview.summary.of_steps:
-        for seq, name, value, *_ in json.loads(overview.summary.of_steps):
+    if '"pct_proc"' in overview.of_steps:
+        for seq, name, value, *_ in json.loads(overview.of_steps):
             found.setdefault(seq, {})[name] = value / SCALE
     return {
         seq: (values["proc"], values["pct_proc"])
@@ -267,9 +267,8 @@ def selection_numbers(overview: Overview) -> dict[int, tuple[float, float]]:
 
 
 def scores_json(overview: Overview) -> str:
-    """Returns the run's scores as JSON: those of passages, of steps and of the run. `ScoreSummary` has the columns."""
-    summary = overview.summary
-    return f"[{summary.of_passages},{summary.of_steps},{summary.of_run}]"
+    """Returns the run's scores as JSON: those of passages, of steps and of the run. `Overview` has the columns."""
+    return f"[{overview.of_passages},{overview.of_steps},{overview.of_run}]"
 
 
 def _step(step: StepLine, texts: Texts, began_ns: int, shortened: Iterable[Shortened]) -> Data:

@@ -114,7 +114,7 @@ class ShadowStep(NamedTuple):
 def shadow_steps(overview: Overview) -> Iterator[ShadowStep]:
     """Yields the decisions of guards in shadow in a run."""
     decided = [step for step in overview.steps if step.decision and "would_drop" in step.decision]
-    scored = json.loads(overview.summary.of_passages) if decided else ()
+    scored = json.loads(overview.of_passages) if decided else ()
     utilities = {(seq, rank): value / SCALE for seq, rank, name, value, *_ in scored if name == "utility"}
     for step in decided:
         decision = step.decision or {}

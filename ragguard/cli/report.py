@@ -112,7 +112,7 @@ def _show_runs(runs: Iterable[Overview], most: int) -> None:
     for overview in runs:
         selections += selection_numbers(overview).values()
         shadow += shadow_steps(overview)
-        engines.update(overview.summary.engines)
+        engines.update(overview.engines)
         lines.append(summary(overview))
     if not lines:
         raise InvalidInput(

@@ -20,7 +20,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from ragguard.errors import Closed
 from ragguard.records import Failure, Run, ScoredRun
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.deadline import now_ns
@@ -136,8 +135,9 @@ _DELIVERED_SECONDS = 0.25
 class ScoringWorker:
     """The task on the background loop that works on due runs."""
 
-    def __init__(self, scoring: RunScoring, live: LiveScoring, loop: BackgroundLoop, faults: Faults) -> None:
-        self._scoring, self._live, self._loop, self._faults = scoring, live, loop, faults
+    def __init__(self, scoring: RunScoring, loop: BackgroundLoop, faults: Faults) -> None:
+        self._scoring, self._loop, self._faults = scoring, loop, faults
+        self.live = LiveScoring(scoring)
         self._settings, self._store = scoring.settings, scoring.store
         self._main: Future[None] | None = None
         self._waker: Callable[[], object] = lambda: None
@@ -173,8 +173,6 @@ class ScoringWorker:
             awake.clear()
             try:
                 sleep, failures = await self._take(), 0
-            except Closed:
-                return
             except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:
                 if is_cancelled(error):
                     raise
@@ -201,12 +199,12 @@ class ScoringWorker:
         self._more = False
         try:
             claims, next_ns = await asyncio.wrap_future(
-                self._scoring.writer.do(lambda: self._store.claim(free), wake=self._live.next_in() == 0.0)
+                self._scoring.writer.do(lambda: self._store.claim(free), wake=self.live.next_in() == 0.0)
             )
             self._more |= len(claims) >= free or next_ns == 0
             work = [
                 *(partial(self._work_off, claim) for claim in claims),
-                *self._live.take(free - len(claims)),
+                *self.live.take(free - len(claims)),
             ]
         finally:
             if not work:
@@ -220,16 +218,13 @@ class ScoringWorker:
             waits.append(wait)
         elif next_ns is not None and not self._tasks:
             waits.append(_DELIVERED_SECONDS)
-        if (live := self._live.next_in()) is not None:
+        if (live := self.live.next_in()) is not None:
             waits.append(live)
         return max(0.01, min(waits))
 
     async def _work(self, work: Work, attempt: Attempt) -> None:
         """Does one piece of work, and notes in the circuit breaker whether an engine answered."""
         has_answered = await result_or_error(work)
-        if isinstance(has_answered, Closed):  # meanwhile; the run stays due in the store, as close() has said
-            self._circuit.left(attempt)
-            return
         if isinstance(has_answered, BaseException):  # the run is tried again after a pause
             self._more = True
             self._faults.note("scoring", has_answered)
@@ -265,5 +260,5 @@ class ScoringWorker:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if self._more or self._live.next_in() is not None:
+        if self._more or self.live.next_in() is not None:
             self._waker()

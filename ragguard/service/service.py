@@ -27,7 +27,7 @@ from ragguard.service.delivery import Delivery
 from ragguard.service.flushing import Ending, at_exit, forget
 from ragguard.service.intake import Intake
 from ragguard.service.run_scoring import RunScoring
-from ragguard.service.scoring_worker import LiveScoring, ScoringWorker
+from ragguard.service.scoring_worker import ScoringWorker
 from ragguard.storage.sqlite.ledger import Left
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.secret_filter import logger
@@ -182,8 +182,7 @@ class Service:
             settings, self.store, self.intake, pipeline=self.pipeline, delivery=self.delivery, redactor=redactor,
             loop=SCORER,
         )  # fmt: skip
-        self._live = LiveScoring(self.scoring)
-        self._worker = ScoringWorker(self.scoring, self._live, SCORER, self.faults)
+        self._worker = ScoringWorker(self.scoring, SCORER, self.faults)
         self.scoring.wake = self._worker.wake
         self._examining: Future[None] | None = None
         """The short examination of engines that nobody examined before."""
@@ -326,7 +325,7 @@ class Service:
 
     def _stored(self, changed: Set[str], ended: bool) -> None:
         if changed and self.settings.live:
-            self._live.note(changed)
+            self._worker.live.note(changed)
             self._worker.wake()
         elif ended:
             self._worker.wake()

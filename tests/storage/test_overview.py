@@ -42,17 +42,17 @@ def test_scores_come_by_step_and_rank_in_the_order_in_which_they_were_stored():
         [Failure("belief", "Timeout", "too late", True, run.id)],
     )
     place = found.steps[1].seq
-    assert rows(found.summary.of_passages) == [
+    assert rows(found.of_passages) == [
         [place, 2, "utility", -2500, None, 1000],
         [place, 2, "answerability", 4 * SCALE, 1, None],
     ]
-    assert rows(found.summary.of_steps) == [[place, "udcg", 5000, 1250, "", "none", "candidates"]]
-    assert [(one.value, one.reference_source, one.label) for one in found.summary.run_scores()] == [
+    assert rows(found.of_steps) == [[place, "udcg", 5000, 1250, "", "none", "candidates"]]
+    assert [(one.value, one.reference_source, one.label) for one in found.run_scores()] == [
         (0.1, "answer", ""),
         (0.2, "gold", "yes"),
     ]
-    assert (found.summary.worst, found.summary.misleading) == (-0.25001, 1)
-    assert (found.summary.usage, found.summary.engines) == (Usage(2, 2, 30, 4, 0.5), ["a", "b"])
+    assert (found.worst, found.misleading) == (-0.25001, 1)
+    assert (found.usage, found.engines) == (Usage(2, 2, 30, 4, 0.5), ["a", "b"])
     assert [failure.error for failure in found.failures] == ["Timeout"]
 
 
@@ -65,7 +65,7 @@ def test_a_utility_within_two_standard_errors_of_zero_is_not_called_misleading(u
     of = {"run_id": run.id, "step_id": step.id, "position": 1}
     for stderr, count in ((None, 1), (0.14, 1), (0.16, 0)):
         found = told_of(run, [Score("utility", -0.3, "passage", stderr=stderr, **of)])
-        assert (found.summary.worst, found.summary.misleading) == (-0.3, count)
+        assert (found.worst, found.misleading) == (-0.3, count)
 
 
 def test_every_reader_of_a_step_has_the_same_k():
@@ -114,7 +114,7 @@ def test_only_what_the_model_got_counts_as_misleading():
         for step, listed in zip(run.steps, utilities, strict=True)
         for position, utility in enumerate(listed, 1)
     ]
-    summary = told_of(run, scores).summary
+    summary = told_of(run, scores)
     assert (summary.worst, summary.misleading) == (-0.400001, 2)
 
 

@@ -253,7 +253,7 @@ def adopt(db: sqlite3.Connection, owner: str) -> None:
     for one, machine, pid in owners:
         if pid is not None and not _is_gone(machine, pid):
             continue
-        _abandon(db, "owner = ?", (one,), now)
+        _abandon(db, "owner = ?", (one,), due=True)
         # All are due at once: by a clock that was ahead they would be due far too late.
         db.execute(
             "UPDATE runs SET owner = ?1, queued_ns = min(queued_ns, ?2), due_ns = min(due_ns, ?2) WHERE owner = ?3",
@@ -262,22 +262,24 @@ def adopt(db: sqlite3.Connection, owner: str) -> None:
         db.execute("DELETE FROM leases WHERE owner = ?", (one,))
 
 
-def abandon_overdue(db: sqlite3.Connection, owner: str, idle_since_ns: int) -> int:
-    """Ends the open runs that began before `idle_since_ns` and had no step since then; returns how many."""
+def abandon_overdue(db: sqlite3.Connection, owner: str, idle_since_ns: int, *, due: bool) -> int:
+    """Ends the open runs that began before `idle_since_ns` and had no step since then; returns how many. They are to be
+    scored where they are `due`."""
     return _abandon(
         db,
         "owner = ? AND started_ns < ? AND NOT EXISTS "
         "(SELECT 1 FROM steps WHERE steps.run = runs.seq AND steps.ended_ns >= ?)",
         (owner, idle_since_ns, idle_since_ns),
-        now_ns(),
+        due=due,
     )
 
 
-def _abandon(db: sqlite3.Connection, condition: str, values: tuple[str | int, ...], now: int) -> int:
+def _abandon(db: sqlite3.Connection, condition: str, values: tuple[str | int, ...], *, due: bool) -> int:
     return db.execute(
-        "UPDATE runs SET status = 'abandoned', ended_ns = ?, due_ns = ?, queued_ns = ? "
+        "UPDATE runs SET status = 'abandoned', ended_ns = ?1, due_ns = iif(?2, ?1, NULL), "
+        "queued_ns = iif(?2, ?1, NULL), owner = iif(?2, owner, NULL) "
         f"WHERE status = 'open' AND {condition}",
-        (now, now, now, *values),
+        (now_ns(), due, *values),
     ).rowcount
 
 

@@ -33,42 +33,6 @@ SCALE = 10_000
 
 
 @dataclass(slots=True)
-class ScoreSummary:
-    """The scores of a run: those of its passages and steps as JSON, with some numbers about them."""
-
-    of_passages: str = "[]"
-    """JSON rows with the step's `seq`, rank, name, value, sub-question, and the error of a utility."""
-    of_steps: str = "[]"
-    """JSON rows with the step's `seq`, name, value, error, label, source of the reference, stage."""
-    of_run: str = "[]"
-    """JSON rows as those of `of_steps`, without a `seq`."""
-    worst: float | None = None
-    """The least utility of a passage that the model got."""
-    misleading: int = 0
-    """The number of passages that the model got and whose utility is under the bound that was asked for, and under zero
-    by two standard errors."""
-    usage: Usage = field(default_factory=Usage)
-    engines: list[str] = field(default_factory=list)
-    sub_questions: list[str] = field(default_factory=list)
-    """The sub-questions that a scorer made."""
-    provisional: int = 0
-    """How many scores were given while the run was open and are not replaced yet."""
-    shortened: str = "[]"
-    """JSON rows, of scores about less than the passages hold: the step's `seq`, rank, name, passages left out, tokens
-    cut."""
-
-    def run_scores(self) -> list[Score]:
-        """Returns the scores about the run as a whole, as far as they are read."""
-        return [
-            Score(
-                name, value / SCALE, "run", "", stderr=None if stderr is None else stderr / SCALE, label=label,
-                reference_source=source, stage=stage,
-            )
-            for _, name, value, stderr, label, source, stage in json.loads(self.of_run)
-        ]  # fmt: skip
-
-
-@dataclass(slots=True)
 class StepLine:
     """A step with its passages in columns: the candidates in the retriever's order, then what the model read that is
     none of them."""
@@ -92,15 +56,44 @@ class StepLine:
 
 @dataclass(slots=True)
 class Overview:
-    """A run with its steps, scores and failures."""
+    """A run with its steps and failures, and with its scores: those of passages and steps as JSON, with some numbers
+    about them."""
 
     row: sqlite3.Row
     references: list[str]
     sub_questions: list[str]
-    steps: list[StepLine]
-    summary: ScoreSummary
+    """The run's own sub-questions, else those that a scorer made."""
     failures: list[Failure]
     metadata: Data
+    steps: list[StepLine] = field(default_factory=list)
+    of_passages: str = "[]"
+    """JSON rows with the step's `seq`, rank, name, value, sub-question, and the error of a utility."""
+    of_steps: str = "[]"
+    """JSON rows with the step's `seq`, name, value, error, label, source of the reference, stage."""
+    of_run: str = "[]"
+    """JSON rows as those of `of_steps`, without a `seq`."""
+    worst: float | None = None
+    """The least utility of a passage that the model got."""
+    misleading: int = 0
+    """The number of passages that the model got and whose utility is under the bound that was asked for, and under zero
+    by two standard errors."""
+    usage: Usage = field(default_factory=Usage)
+    engines: list[str] = field(default_factory=list)
+    provisional: int = 0
+    """How many scores were given while the run was open and are not replaced yet."""
+    shortened: str = "[]"
+    """JSON rows, of scores about less than the passages hold: the step's `seq`, rank, name, passages left out, tokens
+    cut."""
+
+    def run_scores(self) -> list[Score]:
+        """Returns the scores about the run as a whole, as far as they are read."""
+        return [
+            Score(
+                name, value / SCALE, "run", "", stderr=None if stderr is None else stderr / SCALE, label=label,
+                reference_source=source, stage=stage,
+            )
+            for _, name, value, stderr, label, source, stage in json.loads(self.of_run)
+        ]  # fmt: skip
 
     @property
     def feedback(self) -> Data:
@@ -118,8 +111,8 @@ def overviews_at(
     failures = failures_at(connection, {row["seq"]: row["id"] for row, _ in heads})
     found = {
         row["seq"]: Overview(
-            row, body.get("references") or [], body.get("sub_questions") or [], [], summary=ScoreSummary(),
-            failures=failures[row["seq"]], metadata=body.get("metadata") or {},
+            row, body.get("references") or [], body.get("sub_questions") or [], failures=failures[row["seq"]],
+            metadata=body.get("metadata") or {},
         )
         for row, body in heads
     }  # fmt: skip
@@ -139,14 +132,18 @@ def overviews_at(
         }
         utilities = json.loads(row["utilities"])
         read = [(value, 2 * error) for *at, value, error in utilities if tuple(at) not in unread]
-        overview.summary = ScoreSummary(
-            row["of_passages"], row["of_steps"], row["of_run"], min((value for value, _ in read), default=None),
-            misleading=sum(value < misleads and value + error < 0 for value, error in read),
-            usage=_sum(row["usages"].split("\n")),
-            engines=sorted({origins[int(number)][1] for number in row["origins"].split(",")} - {""}),
-            sub_questions=[str(question) for question in json.loads(row["sub_questions"] or "[]")],
-            provisional=row["provisional"], shortened=row["shortened"],
-        )  # fmt: skip
+        overview.of_passages, overview.of_steps, overview.of_run = (
+            row["of_passages"],
+            row["of_steps"],
+            row["of_run"],
+        )
+        overview.worst = min((value for value, _ in read), default=None)
+        overview.misleading = sum(value < misleads and value + error < 0 for value, error in read)
+        overview.usage = _sum(row["usages"].split("\n"))
+        overview.engines = sorted({origins[int(number)][1] for number in row["origins"].split(",")} - {""})
+        made = json.loads(row["sub_questions"] or "[]")
+        overview.sub_questions = overview.sub_questions or [str(question) for question in made]
+        overview.provisional, overview.shortened = row["provisional"], row["shortened"]
     return found
 
 

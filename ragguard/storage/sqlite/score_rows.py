@@ -13,15 +13,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from ragguard.records import PROVISIONAL, Level, Score, Usage
 from ragguard.storage.sqlite.rows import chunks, usage_of, usage_text
 from ragguard.storage.sqlite.schema import DIGEST_BYTES, dump, storable
 from ragguard.text.plain import plain_metadata
 
-ScoreRow: TypeAlias = tuple[Any, ...]
-"""The values of a score in the order of `COLUMNS`."""
 COLUMNS: Final = (
     "run", "key", "name", "value", "level", "step_id", "passage_id", "position", "stage", "sub_question",
     "stderr", "expectation", "label", "explanation", "origin", "usage", "metadata",
@@ -51,7 +49,7 @@ def insert_scores(connection: sqlite3.Connection, run: int, scores: Iterable[Sco
             final.add(key)
     origins: dict[tuple[str, ...], int] = {}
     new: dict[bytes, Score] = {}
-    rows: list[ScoreRow] = []
+    rows: list[tuple[Any, ...]] = []
     replaced: list[tuple[bytes]] = []
     for score in scores:
         key, cost = key_of(score), score.usage
@@ -109,7 +107,8 @@ def delete_outdated(
         )
 
 
-def _row(run: int, key: bytes, score: Score, origin: int, cost: Usage) -> ScoreRow:
+def _row(run: int, key: bytes, score: Score, origin: int, cost: Usage) -> tuple[Any, ...]:
+    """Returns the values of a score in the order of `COLUMNS`."""
     return (
         run, key, score.name, float(score.value), score.level, storable(score.step_id),
         storable(score.passage_id), score.position, score.stage, score.sub_question, score.stderr,

@@ -23,15 +23,7 @@ from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.threads import TimeSlice
 from ragguard.storage.sqlite import ledger, rows
 from ragguard.storage.sqlite.database import Database
-from ragguard.storage.sqlite.ledger import (
-    REMOVED_AT_ONCE,
-    Claim,
-    Left,
-    ScoringOutcome,
-    delete_runs,
-    find_run,
-    find_runs,
-)
+from ragguard.storage.sqlite.ledger import Claim, Left, ScoringOutcome
 from ragguard.storage.sqlite.reader import UNREADABLE, StoreReader
 from ragguard.storage.sqlite.schema import storable
 from ragguard.storage.sqlite.score_rows import insert_scores
@@ -216,7 +208,7 @@ class Store(StoreReader):
         """Adds metadata to a run, open or not; returns False where it is not there. With `due` a run that has ended is
         due again, as for a sink that sends the metadata on."""
         with self._transaction() as db:
-            seq = find_run(db, run_id)
+            seq = ledger.find_run(db, run_id)
             if seq is not None:
                 ledger.change_body(db, seq, {"metadata": plain_metadata(metadata)})
             if seq is not None and due:
@@ -300,7 +292,7 @@ class Store(StoreReader):
     def emitted(self, run_id: str) -> None:
         """Marks a run as delivered to the sinks."""
         with self._transaction() as db:
-            if (seq := find_run(db, run_id)) is not None:
+            if (seq := ledger.find_run(db, run_id)) is not None:
                 db.execute("UPDATE runs SET emit_after = NULL WHERE seq = ?", (seq,))
                 ledger.let_go(db, seq)
 
@@ -327,13 +319,8 @@ class Store(StoreReader):
             if self._scored:
                 ledger.adopt(db, self._owner)
             if run_ttl is not None:
-                abandoned = ledger.abandon_overdue(db, self._owner, now - int(run_ttl * 1e9))
-            if not self._scored:
-                db.execute(
-                    "UPDATE runs SET owner = NULL, due_ns = NULL, queued_ns = NULL "
-                    "WHERE owner = ? AND due_ns IS NOT NULL",
-                    (self._owner,),
-                )
+                idle_since_ns = now - int(run_ttl * 1e9)
+                abandoned = ledger.abandon_overdue(db, self._owner, idle_since_ns, due=self._scored)
         self.count("runs_captured", abandoned)  # a later end of theirs is not counted
         if retention is not None:
             self.prune(now - int(retention * 1e9))
@@ -347,11 +334,11 @@ class Store(StoreReader):
         whether it is gone.
         """
         with self._db.transaction() as db:
-            seqs = find_runs(db, run_id)
+            seqs = ledger.find_runs(db, run_id)
             still_open = f"SELECT 1 FROM runs WHERE status = 'open' AND seq IN ({', '.join(map(str, seqs))})"
             if db.execute(still_open).fetchone() is not None:
                 raise StoreError(f"the run {run_id!r} is open, and more of it may come: end it first")
-            delete_runs(db, seqs)
+            ledger.delete_runs(db, seqs)
         with self._db.lock:
             if seqs:
                 self._unwiped.add(run_id)
@@ -370,8 +357,8 @@ class Store(StoreReader):
         total, seqs = 0, [0]
         while seqs:
             with self._db.transaction() as db:
-                seqs = [seq for (seq,) in db.execute(ended, (ended_before_ns, REMOVED_AT_ONCE))]
-                delete_runs(db, seqs)
+                seqs = [seq for (seq,) in db.execute(ended, (ended_before_ns, ledger.REMOVED_AT_ONCE))]
+                ledger.delete_runs(db, seqs)
             total += len(seqs)
         if total:
             self._unwiped.add("")
