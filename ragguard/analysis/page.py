@@ -67,14 +67,12 @@ def write_html(
             with draft.open("w", encoding="utf-8") as page:
                 count = _write(runs, page, title, remarks, events)
             if not count:
-                allowed = "at least one run; score some first: `ragguard score RUNS.jsonl`"
-                raise InvalidInput("runs", 0, allowed)
+                raise InvalidInput(
+                    "runs", 0, "at least one run; score some first: `ragguard score RUNS.jsonl`"
+                )
             draft.replace(target)
     except OSError as error:
-        reason = error.strerror or error
-        raise StoreError(
-            f"the report could not be written to {target} ({reason}); name another file"
-        ) from error
+        raise StoreError(f"{target} could not be written ({error}); name another file") from error
     return count
 
 

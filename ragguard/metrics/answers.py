@@ -11,7 +11,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from dataclasses import asdict
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -82,11 +83,11 @@ def is_abstention(answer: str, language: Language = ENGLISH) -> bool:
     if end is not None and end < len(words) and _is_title(answer):
         return False
     if end is not None:
-        turns = ((at, known.turns.at(words, at)) for at in range(end, len(words)))
+        turns = ((at, known.at("turns", words, at)) for at in range(end, len(words)))
         turned = next((at + length for at, length in turns if length), None)
         return turned is None or is_abstention(" ".join(words[turned:]), language)
     clauses = [normalise(clause, language).split() for clause in _CLAUSE.split(answer) if clause.strip()]
-    while len(clauses) > 1 and known.lead_ins.at(clauses[0], 0) == len(clauses[0]):
+    while len(clauses) > 1 and known.at("lead_ins", clauses[0], 0) == len(clauses[0]):
         clauses.pop(0)
     return len(clauses) == 1 and known.ends(clauses[0])
 
@@ -113,49 +114,42 @@ _BETWEEN = 2
 """The most words between an ending and the name of a source, as in "not mentioned in the provided passages"."""
 
 
-class _PhraseSet:
-    """A set of phrases of normalised words, to be found at a position of a text."""
-
-    def __init__(self, phrases: Sequence[str], language: Language) -> None:
-        self._known = {tuple(normalise(phrase, language).split()) for phrase in phrases}
-        self.longest = max(map(len, self._known), default=0)
-        """Words of the longest phrase."""
-
-    def at(self, words: Sequence[str], start: int) -> int:
-        """Returns how many words the longest phrase has that begins at a position; 0 where no phrase does."""
-        most = min(self.longest, len(words) - start)
-        return next((n for n in range(most, 0, -1) if tuple(words[start : start + n]) in self._known), 0)
-
-
 class _Phrases:
-    """The phrases of a language by which abstentions are recognised."""
+    """The phrases of a language by which abstentions are recognised, as normalised words."""
 
     def __init__(self, language: Language) -> None:
-        read = partial(_PhraseSet, language=language)
-        self._abstentions, self._blanks = read((*language.abstentions, *_LABELS)), read(language.blanks)
-        self.lead_ins, self.turns = read(language.lead_ins), read(language.turns)
-        self._endings, self._sources = read(language.endings), read(language.sources)
+        lists = asdict(language) | {"abstentions": (*language.abstentions, *_LABELS)}
+        self._known = {
+            kind: {tuple(normalise(phrase, language).split()) for phrase in phrases}
+            for kind, phrases in lists.items()
+        }
+        self._longest = {kind: max(map(len, known), default=0) for kind, known in self._known.items()}
+
+    def at(self, kind: str, words: Sequence[str], start: int) -> int:
+        """Returns how many words the longest phrase has that begins at a position; 0 where no phrase does."""
+        known, most = self._known[kind], min(self._longest[kind], len(words) - start)
+        return next((n for n in range(most, 0, -1) if tuple(words[start : start + n]) in known), 0)
 
     def abstains(self, words: Sequence[str]) -> int | None:
         """Returns the position behind the abstention with which a text begins, after lead-ins; None without one."""
         start = 0
         while start < len(words):
-            if length := self._abstentions.at(words, start):
+            if length := self.at("abstentions", words, start):
                 return start + length
-            if start + self._blanks.at(words, start) == len(words):
+            if start + self.at("blanks", words, start) == len(words):
                 return len(words)
-            if not (length := self.lead_ins.at(words, start)):
+            if not (length := self.at("lead_ins", words, start)):
                 return None
             start += length
         return None
 
     def ends(self, words: Sequence[str]) -> bool:
         """Returns whether a text ends in a phrase of abstention, with or without the name of a source behind it."""
-        first = max(0, len(words) - self._endings.longest - _BETWEEN - 1)
+        first = max(0, len(words) - self._longest["endings"] - _BETWEEN - 1)
         for at in range(first, len(words)):
-            if length := self._endings.at(words, at):
+            if length := self.at("endings", words, at):
                 tail = words[at + length :]
-                if not tail or (len(tail) <= _BETWEEN + 1 and self._sources.at(tail, len(tail) - 1)):
+                if not tail or (len(tail) <= _BETWEEN + 1 and self.at("sources", tail, len(tail) - 1)):
                     return True
         return False
 

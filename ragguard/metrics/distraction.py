@@ -139,11 +139,8 @@ class LearnedUdcg:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Returns the model from what `to_dict` returned."""
-        missing = {"k", "alpha", "beta"} - set(data)
-        if missing:
-            raise InvalidInput("data", sorted(data), f"what to_dict gives; {sorted(missing)} missing")
-        model = cls(data["k"], data.get("ablation"))
-        parts = [arrays.read(name, data[name]) for name in ("alpha", "beta")]
+        model = cls(data.get("k", 0), data.get("ablation"))
+        parts = [arrays.read(name, data.get(name, ())) for name in ("alpha", "beta")]
         for name, part in zip(("alpha", "beta"), parts, strict=True):
             if part.shape != (model.k,):
                 raise InvalidInput(f"{name}.shape", part.shape, f"({model.k},)")

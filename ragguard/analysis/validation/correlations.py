@@ -38,13 +38,10 @@ class Measured:
     questions: tuple[str, ...]
     values: dict[str, Floats]
     """The values of each metric, by its name; nan where a metric has no value."""
-    left_out: int = 0
+    varying: int
+    """The number of questions whose contexts have different outcomes."""
+    left_out: int
     """Contexts without an outcome."""
-
-    @property
-    def varying(self) -> int:
-        """The number of questions whose contexts have different outcomes."""
-        return len(varied(self.questions, self.outcome))
 
     @property
     def groups(self) -> tuple[str, ...] | None:
@@ -78,7 +75,9 @@ def measured(scored: Sequence[Scored]) -> Measured:
         raise InvalidInput("metrics", None, allowed)
     columns = {name: np.array([values.get(name, math.nan) for values in rows]) for name in names}
     columns |= held_out_values(kept)
-    return Measured(outcome, tuple(one.context.question_id for one in kept), columns, len(scored) - len(kept))
+    questions = tuple(one.context.question_id for one in kept)
+    left_out = len(scored) - len(kept)
+    return Measured(outcome, questions, columns, len(varied(questions, outcome)), left_out=left_out)
 
 
 def _values_of(one: Scored) -> dict[str, float]:
