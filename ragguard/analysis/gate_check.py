@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from ragguard.analysis.comparison import TOO_FEW, UNDECIDED, Change, Comparison, interval_text
+from ragguard.analysis.comparison import TOO_FEW, UNDECIDED, Comparison, interval_text
 from ragguard.analysis.labels.corrected import CorrectedChanges, corrected_changes
 from ragguard.analysis.labels.label_file import read_label_file
 from ragguard.analysis.pairs import Questions, compare, read_questions
@@ -106,7 +106,9 @@ class GateCheck:
             shown = []
         notes = [note for note in (self.documents, found.about_p if shown else "", *found.notes) if note]
         if shown and (others := [one for one in found.changes if one not in shown]):
-            notes.append(_more_metrics(others))
+            differ = [one.metric for one in others if one.verdict not in UNDECIDED]
+            which = f", of which these differ: {', '.join(differ)}" if differ else ""
+            notes.append(f"More metrics: {len(others)}{which}; --all shows them.")
         if any(change.verdict == TOO_FEW for change in shown):
             notes.append(
                 f"{TOO_FEW.capitalize()}: with so few questions and so many metrics, even a change of every question "
@@ -145,14 +147,6 @@ class GateCheck:
         }  # fmt: skip
         corrected = {} if self.changes is None else {"corrected": self.changes.as_dict()}
         return self.found.as_dict() | more | corrected
-
-
-def _more_metrics(others: Sequence[Change]) -> str:
-    """Returns the sentence about metrics that are not shown."""
-    differ = [change.metric for change in others if change.verdict not in UNDECIDED]
-    which = f", of which these differ: {', '.join(differ)}" if differ else ""
-    more, them = ("1 more metric", "it") if len(others) == 1 else (f"{len(others)} more metrics", "them")
-    return f"{more}{which}; --all shows {them}."
 
 
 def check(

@@ -80,8 +80,7 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
     head.append(f"\nrun {line_of(run.id)}{'' if run.steps else ': no retrieval was captured'}", "dim")
     hops: list[RenderableType] = []
     for number, step in enumerate(run.steps, 1):
-        bridge = explanation.bridges.get(number)
-        hops += _about(step, scores_of[step.id], failures_of[step.id], bridge)
+        hops += _about(step, scores_of[step.id], failures_of[step.id], explanation.bridges.get(number))
         seen = bool(step.candidates or step.passages)
         hops.append(_passages(step, scores_of[step.id], explanation, number) if seen else "")
     return Group(head, *hops)

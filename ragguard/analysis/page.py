@@ -72,7 +72,7 @@ def write_html(
                 )
             draft.replace(target)
     except OSError as error:
-        raise StoreError(f"{target} could not be written ({error}); name another file") from error
+        raise StoreError(f"{target} could not be written ({error.strerror}); name another file") from error
     return count
 
 

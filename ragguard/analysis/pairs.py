@@ -101,8 +101,11 @@ def compare(before: Questions, after: Questions, draws: int = 9999, seed: int = 
         )  # fmt: skip
     both = sorted(before.values.keys() & after.values.keys())
     if not both:
+        had = (
+            ", ".join(sorted({one.title for one in side.values})) or "no scores" for side in (before, after)
+        )
         raise InvalidInput(
-            "the two sides", f"{_named(before)} and {_named(after)}",
+            "the two sides", " and ".join(had),
             "at least one metric in common; score both with the same scorers: `ragguard score RUNS.jsonl --scorers …`",
         )  # fmt: skip
     named = titles(before.values.keys() | after.values.keys())
@@ -159,10 +162,6 @@ def _notes(
             f"{', '.join(otherwise)}. {first}: {'; '.join(origins)}."
         )
     return [*found, *(f"{remark}." for remark in dict.fromkeys((*before.remarks, *after.remarks)))]
-
-
-def _named(side: Questions) -> str:
-    return ", ".join(sorted({series.title for series in side.values})) or "no scores"
 
 
 def _fallen(

@@ -213,8 +213,7 @@ def _udcg(gains: Floats, harms: Floats, gamma: float, mask: Mask, k: int | None)
         places = arrays.count("k", k)
         if filled > places:
             raise InvalidInput("k", k, f"at least {filled}, the number of passages")
-    mean = arrays.ratio(total, places)
-    return arrays.plain(1 / (1 + np.exp(-mean)))
+    return arrays.plain(1 / (1 + np.exp(-arrays.ratio(total, places))))
 
 
 def _annotated(relevant: ArrayLike, p_abstain: ArrayLike) -> tuple[Floats, Floats]:

@@ -111,7 +111,9 @@ def test_no_runs_leave_no_file(tmp_path):
 
 def test_a_folder_of_that_name_is_one_clear_error_and_nothing_is_left_over(tmp_path):
     (tmp_path / "report.html").mkdir()
-    with pytest.raises(StoreError, match=r"report\.html \(Is a directory\); name another file"):
+    with pytest.raises(
+        StoreError, match=r"report\.html could not be written \(Is a directory\); name another file"
+    ):
         write_html(overviews([scored()]), tmp_path / "report.html")
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 

@@ -46,7 +46,7 @@ def test_metrics_beside_the_primary_ones_are_shown_with_all(tmp_path, command):
             item.scores.append(Score("harm", harm, "step", item.run.id, item.run.steps[0].id))
     a, b = stored(tmp_path / "a.db", before), stored(tmp_path / "b.db", after)
     said = command("compare", a, b).output
-    assert "1 more metric, of which these differ: harm; --all shows it." in said
+    assert "More metrics: 1, of which these differ: harm; --all shows them." in said
     everything = command("compare", a, b, "--all").output
     assert "harm ↓" in everything
 
@@ -111,7 +111,7 @@ def test_bounds_on_a_metric_beside_the_primary_ones_show_it_and_each_its_differe
     said, comment = " ".join(done.output.split()), (tmp_path / "c.md").read_text()
     assert done.exit_code == 1
     assert "harm ↓" in said
-    assert "1 more metric" not in said
+    assert "More metrics" not in said
     for shown in (said, comment):
         assert "passed: harm > 0.5 does not hold; the difference is +0.4 (+0.400 … +0.400)" in shown
         assert "FAILED: harm > 0.3; the difference is +0.4" in shown

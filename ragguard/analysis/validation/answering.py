@@ -189,8 +189,7 @@ async def compare_readers(
         missing = {f"{one.scorer}: {one.message}" for context in scored for one in context.failures}
         notes += [f"{name}: {why}." for why in sorted(missing)[:3]]
         try:
-            first = tables(measured(scored))[0]
-            predicted[name] = {str(row[0]): row[1:4] for row in first.rows}
+            predicted[name] = {str(row[0]): row[1:4] for row in tables(measured(scored))[0].rows}
         except RagguardError as error:
             notes.append(f"{name}: {error}.")
     shares = (f"{outcome}, %" for outcome in OUTCOMES)
