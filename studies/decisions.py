@@ -24,6 +24,7 @@ from ragguard.engines.connect import connect
 from ragguard.engines.engine import layers_of
 from ragguard.engines.local.local_engine import LocalEngine
 from ragguard.engines.prompts import PromptSet, load_prompts
+from ragguard.engines.token_model import ProfiledModel
 from ragguard.errors import InvalidInput, LowLabelMass
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.arrays import Booleans, Floats, Integers
@@ -113,7 +114,9 @@ async def asked(
     server = JudgeServer(bare, face, words)
     prompts = load_prompts("decisions" if face == "decisions" else words)
     reader = [abstention(load_prompts(words), one.question, one.text).prompt for one in passages]
-    beside = await (await bare.open()).tokens.rows(reader)
+    model = await bare.found()
+    assert isinstance(model, ProfiledModel)
+    beside = await model.model.tokens.rows(reader)
     found, costs = [], []
     try:
         for repeat in range(REPEATS + 1):

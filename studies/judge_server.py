@@ -21,6 +21,7 @@ from ragguard.engines.base import Message, Prompt
 from ragguard.engines.layers import Coalesce
 from ragguard.engines.local.local_engine import LocalEngine
 from ragguard.engines.prompts import PromptSet, Task, load_prompts
+from ragguard.engines.token_model import ProfiledModel
 from ragguard.errors import UnfitText
 from ragguard.metrics.arrays import Floats
 
@@ -148,8 +149,10 @@ class JudgeServer:
 
     async def _count(self, prompts: Sequence[Prompt]) -> int:
         """Notes what is read for a request; returns its tokens, what its prompts begin with together counted once."""
+        found = await self._bare.found()
+        assert isinstance(found, ProfiledModel)
         try:
-            rows = await (await self._bare.open()).tokens.rows(prompts)
+            rows = await found.model.tokens.rows(prompts)
         except UnfitText:
             return 0
         self.read += rows

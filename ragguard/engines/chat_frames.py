@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ragguard.engines.base import Message, Prompt
+from ragguard.engines.base import Message, Prompt, as_prompt
 
 # Tokens of families of chat templates, and the frames of our own templates.
 _FRAMES = re.compile(
@@ -72,14 +72,8 @@ def _other(match: re.Match[str]) -> str:
 SWITCH_OFF = {"enable_thinking": False, "thinking": False}
 """Chat-template arguments by which the common templates switch thinking off; others ignore them."""
 
-QUESTION = Prompt(
-    (
-        Message(
-            "user",
-            "Which letter comes first in the alphabet?\nA: the letter A\nB: the letter B\n"
-            "Reply with A or B and nothing else.",
-        ),
-    )
+QUESTION = as_prompt(
+    "Which letter comes first in the alphabet?\nA: the letter A\nB: the letter B\nReply with A or B and nothing else."
 )
 """A question that is asked at first use: a model that answers at once puts its probability on the two letters."""
 LETTERS = ("A", "B")

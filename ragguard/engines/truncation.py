@@ -9,22 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from ragguard.engines.base import Message, Prompt, Span
 from ragguard.errors import InvalidInput, PromptTooLong
 
 T = TypeVar("T")
-Count: TypeAlias = Callable[[Sequence[Prompt]], Awaitable[Sequence[int]]]
-"""Returns the tokens of each prompt as the model will get it, chat template included."""
 
 _CUTS = 4
 _CHARACTERS_PER_TOKEN = 3.0
 """An estimate, lower than usual, for servers that tell the limit but not the prompt's length."""
 
 
-async def fit(prompts: Sequence[Prompt], count: Count, limit: int) -> tuple[list[Prompt], dict[int, int]]:
-    """Returns the prompts, each cut to at most `limit` tokens, and the tokens cut from them (index → tokens).
+async def fit(
+    prompts: Sequence[Prompt], count: Callable[[Sequence[Prompt]], Awaitable[Sequence[int]]], limit: int
+) -> tuple[list[Prompt], dict[int, int]]:
+    """Returns the prompts, each cut to at most `limit` tokens, and the tokens cut from them (index → tokens). `count`
+    returns the tokens of each prompt as the model will get it, chat template included.
 
     Spans are cut in the order of `cuttable`, each from its end backwards, at a space where there is one: as much as the
     length of a token in the prompt suggests, then, by that of the tokens that were cut, the rest. Raises PromptTooLong

@@ -110,10 +110,8 @@ def cases(
 
     Equal arguments give equal cases, and fewer cases are the first of more.
     """
-    if hops not in (1, 2, 3):
-        raise InvalidInput("hops", hops, "1, 2 or 3")
-    if known and hops == 3:
-        raise InvalidInput("hops", hops, "1 or 2: nano knows no three hops by heart")
+    if hops not in ((1, 2) if known else (1, 2, 3)):
+        raise InvalidInput("hops", hops, "1, 2 or 3, of which nano knows no three by heart")
     world, counts = world or default_world(split), distractors or Counts()
     rngs = (random.Random(f"case {seed} {hops} {split} {known} {i}") for i in range(n))
     return [_CaseMaker(world, rng, split, counts).make(hops, known) for rng in rngs]

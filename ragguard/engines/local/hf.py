@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,14 +125,14 @@ class CausalModel:
         tokens = [request.n * (length + request.max_tokens) for length in lengths]
         for part in self._parts(lengths, tokens, request.n):
             numbers = np.concatenate([uniform(rows[i], request) for i in part])
-            answers = self._draw([rows[i] for i in part], request, numbers, still_wanted)
-            for i, answer in zip(part, answers, strict=True):
-                found[i] = answer
+            drawn = iter(self._draw([rows[i] for i in part], request, numbers, still_wanted))
+            for i in part:
+                found[i] = list(islice(drawn, request.n))
         return found
 
     def _draw(
         self, rows: Rows, request: DrawRequest, uniforms: NDArray[np.float64], still_wanted: StillWanted
-    ) -> list[list[Drawn]]:
+    ) -> list[Drawn]:
         import torch
 
         n, max_tokens = request.n, request.max_tokens
@@ -164,7 +165,12 @@ class CausalModel:
                 mask = torch.cat([mask, mask.new_ones((len(mask), 1))], dim=-1)
                 logits, cache = self._forward(token[:, None], mask, mask.sum(-1, keepdim=True) - 1, 1, cache)
                 logits = logits[:, -1]
-        return _answers(tokens, logprobs, length, n, self._ends)
+        return [
+            Drawn(ids[:size], values[:size], ids[size - 1] in self._ends)
+            for ids, values, size in zip(
+                tokens.tolist(), logprobs.double().tolist(), length.tolist(), strict=True
+            )
+        ]
 
     def _prefill(self, rows: Rows, keep: int) -> tuple[Tensor, Tensor, Any]:
         """Returns the last logits of rows, their mask and cache. Rows are padded on the left, so that the next token of
@@ -210,18 +216,6 @@ def _pick(distribution: Tensor, uniform: Tensor, temperature: float) -> Tensor:
     heaped = (distribution.double() / temperature).softmax(-1).cumsum(-1)
     picked = torch.searchsorted(heaped, (uniform * heaped[:, -1])[:, None], right=True)[:, 0]
     return picked.clamp(max=distribution.shape[-1] - 1)
-
-
-def _answers(
-    tokens: Tensor, logprobs: Tensor, length: Tensor, n: int, ends: frozenset[int]
-) -> list[list[Drawn]]:
-    drawn = [
-        Drawn(ids[:size], values[:size], ids[size - 1] in ends)
-        for ids, values, size in zip(
-            tokens.tolist(), logprobs.double().tolist(), length.tolist(), strict=True
-        )
-    ]
-    return [drawn[start : start + n] for start in range(0, len(drawn), n)]
 
 
 def _whole_paths(asks: Asks) -> list[tuple[int, ...]]:

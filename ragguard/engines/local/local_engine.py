@@ -133,6 +133,8 @@ class Loaded(NamedTuple):
     info: EngineInfo
     end: Callable[[], object] = lambda: None
     """Ends the model, beside the jobs under way."""
+    profiled: bool = False
+    """True for a model whose description has its profile already."""
 
 
 def described(name: str, kind: str, identity: str, context: int, where: str = "") -> EngineInfo:
@@ -152,12 +154,9 @@ class LocalEngine(ModelEngine):
 
     async def look(self) -> ProfiledModel:
         """Loads the model, and finds out what it is."""
-        return await find_out(await self.open())
-
-    async def open(self) -> LoadedModel:
-        """Loads the model."""
         loaded = await self._worker.run(lambda loaded, still_wanted: loaded)
-        return LoadedModel(self._worker, loaded.tokens, loaded.info)
+        model = LoadedModel(self._worker, loaded.tokens, loaded.info)
+        return ProfiledModel(model, loaded.info) if loaded.profiled else await find_out(model)
 
     async def aclose(self) -> None:
         """Gives the model's memory back."""

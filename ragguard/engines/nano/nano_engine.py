@@ -30,7 +30,6 @@ from ragguard.engines.chat_frames import SpecialTokens
 from ragguard.engines.llama.network import Network
 from ragguard.engines.llama.transformer import Config, LayerWeights, Transformer
 from ragguard.engines.local.local_engine import Loaded, LocalEngine, Worker, described
-from ragguard.engines.token_model import ProfiledModel
 from ragguard.errors import UnfitText
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
@@ -57,11 +56,6 @@ class NanoEngine(LocalEngine):
         # One computation at a time: NumPy uses all cores already, and two would only evict each other's cache.
         super().__init__(Worker("nano", _open, _thread))
 
-    async def look(self) -> ProfiledModel:
-        """Returns nano with its profile, which ships with it."""
-        model = await self.open()
-        return ProfiledModel(model, model.info)
-
 
 _thread = PerProcess(lambda: DaemonThreads(1, "nano"))
 
@@ -74,7 +68,7 @@ def _open() -> Loaded:
     info = described("ragguard/nano", "nano", f"nano:{identity}", network.config.max_position_embeddings)
     note = "understands ragguard.world only; real text wants a real model"
     info = replace(info, prompts="nano", notes=(note,))
-    return Loaded(network, tokenizer, info)
+    return Loaded(network, tokenizer, info, profiled=True)
 
 
 @cache
