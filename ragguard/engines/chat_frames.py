@@ -117,8 +117,7 @@ def begun_thought(answer: str) -> Thought | None:
 
 def open_thought(prompt: str) -> Thought | None:
     """Returns the kind of thought that a rendered prompt leaves open at its end; None where it opens none."""
-    end = prompt.rstrip()
-    return next((thought for thought in THOUGHTS if end.endswith(thought.opens)), None)
+    return next((thought for thought in THOUGHTS if prompt.rstrip().endswith(thought.opens)), None)
 
 
 def without_reasoning(answer: str) -> tuple[str, bool]:

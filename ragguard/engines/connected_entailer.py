@@ -40,14 +40,12 @@ def open_entailer(entailer: str | Entailer) -> Entailer:
         if not isinstance(entailer, Entailer):
             raise InvalidInput("entailer", entailer, SCHEMES)
         return entailer
+    from ragguard.engines.nli_models import ClassifyEntailer, CrossEncoder
+
     scheme, _, rest = entailer.strip().partition(":")
     if scheme in ("http", "https"):
-        from ragguard.engines.nli_models import ClassifyEntailer
-
         return ClassifyEntailer(entailer)
     if scheme == "hf" and rest:
-        from ragguard.engines.nli_models import CrossEncoder
-
         return CrossEncoder(rest)
     raise UnknownName("entailer", without_secrets(entailer), SCHEMES)
 

@@ -133,10 +133,9 @@ def columns_of(labels: Mapping[int, str], model: str) -> NDArray[np.float64]:
             denied = relation == 0 and ("not" in name or "non" in name)
             table[index, 1 if denied else relation] += word in name
     if table[:, 0].sum() != 1 or (table.sum(axis=1) != 1).any() or table.sum(axis=0).max() > 1:
-        named = ", ".join(label for _, label in sorted(labels.items()))
         raise InvalidInput(
             f"labels of {model}",
-            named,
+            ", ".join(label for _, label in sorted(labels.items())),
             "names that say entailment, neutral and contradiction: where `id2label` in the model's config has others, "
             "write such names there",
         )

@@ -26,7 +26,7 @@ from ragguard.engines.http.http_client import HttpClient, served_model
 from ragguard.engines.http.replies import usage_of
 from ragguard.engines.layers.retry import Patience
 from ragguard.engines.local.local_engine import StillWanted, Worker
-from ragguard.engines.local.pretrained import Pretrained, Source, batches, context_of, load
+from ragguard.engines.local.pretrained import Pretrained, Source, batches, load
 from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong
 from ragguard.records import Usage
 from ragguard.runtime.limiter import in_parallel
@@ -42,6 +42,8 @@ _PLAIN = (
 """Two pairs of each relation, which show how a model names its classes."""
 _SPECIAL = ("<s>", "</s>", "<pad>", "<mask>", "<unk>", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]")
 _ROWS, _REQUESTS_AT_ONCE = 256, 4
+_PADDING = 2
+"""The positions that families of RoBERTa lose to their padding."""
 _BATCH_TOKENS = 16_384
 """How many tokens a cross-encoder computes at a time."""
 
@@ -151,16 +153,11 @@ class ClassifyEntailer:
         """Returns the probabilities (pairs, classes), the name of each pair's most probable class, and the usage."""
         texts = [_joined(served, pair) for pair in pairs]
         parts = [texts[start : start + _ROWS] for start in range(0, len(texts), _ROWS)]
-        calls = [
-            partial(self._post, "/classify", {"model": served.model, "input": part}, deadline)
-            for part in parts
-        ]
+        bodies = [{"model": served.model, "input": part} for part in parts]
+        calls = [partial(self._post, "/classify", body, deadline) for body in bodies]
         answers = await in_parallel(calls, _REQUESTS_AT_ONCE)
-        rows = [
-            row
-            for part, answer in zip(parts, answers, strict=True)
-            for row in _rows(answer, len(part), self._url)
-        ]
+        answered = zip(parts, answers, strict=True)
+        rows = [row for part, answer in answered for row in _rows(answer, len(part), self._url)]
         p = np.array([probs for probs, _ in rows], dtype=np.float64)
         read = sum(usage_of(answer, 1).prompt_tokens for answer in answers)
         return p / p.sum(axis=1, keepdims=True), [label for _, label in rows], Usage(len(parts), 0, read)
@@ -254,7 +251,7 @@ class CrossEncoder:
             model=self._source.name,
             kind="cross-encoder",
             fingerprint=f"cross-encoder/{self._source.name}/{found.identity}",
-            context=_context(found),
+            context=found.context - _PADDING,
             location=f"in this process, on {found.device}",
         )
 
@@ -269,11 +266,6 @@ class CrossEncoder:
         return found, columns_of(named, self._source.name)
 
 
-def _context(found: Pretrained) -> int:
-    """Returns the most tokens of a pair: families of RoBERTa lose two positions to their padding."""
-    return context_of(found.model.config, found.tokenizer) - 2
-
-
 def _classified(
     found: Pretrained, pairs: Sequence[Pair], columns: NDArray[np.float64], still_wanted: StillWanted
 ) -> tuple[NDArray[np.float64], int]:
@@ -285,7 +277,7 @@ def _classified(
     rows = [{name: values[i] for name, values in encoded.items()} for i in range(len(pairs))]
     p = np.empty((len(rows), len(columns)))
     lengths = [len(row["input_ids"]) for row in rows]
-    if (longest := max(lengths)) > (limit := _context(found)):
+    if (longest := max(lengths)) > (limit := found.context - _PADDING):
         raise PromptTooLong(
             f"a pair of answers has {longest} tokens with its question, and {limit} fit: compare shorter answers, or "
             "leave out `entailer`, so that the engine compares them",

@@ -263,15 +263,12 @@ def _serve(connection: Connection) -> None:
 async def _work(connection: Connection) -> None:
     """Takes the job, then parts, until the parent closes the connection."""
     with suppress(EOFError):
-        scorer = PartScorer(await asyncio.to_thread(connection.recv))
-        try:
+        async with aclosing(PartScorer(await asyncio.to_thread(connection.recv))) as scorer:
             while True:
                 answer = await scorer.answer(await asyncio.to_thread(connection.recv))
                 connection.send(answer)
                 if isinstance(answer, WorkerLost):
                     os._exit(1)  # what is left of its engine may never end
-        finally:
-            await scorer.aclose()
 
 
 def _end_with_parent() -> None:

@@ -28,7 +28,7 @@ from ragguard.engines.local.local_engine import (
     described,
     uniform,
 )
-from ragguard.engines.local.pretrained import HfTokens, Source, batches, context_of, load
+from ragguard.engines.local.pretrained import HfTokens, Source, batches, load
 from ragguard.engines.requests import DrawRequest, Request
 
 if TYPE_CHECKING:
@@ -69,8 +69,7 @@ def _open(source: Source, max_batch_tokens: int) -> Loaded:
     # The config names one token that ends an answer, several, or none, and the tokenizer one or none.
     said = (found.model.generation_config.eos_token_id, found.tokenizer.eos_token_id)
     ends = frozenset(np.hstack([ids for ids in said if ids is not None] or [()]).astype(int).tolist())
-    context = context_of(found.model.config, found.tokenizer)
-    info = described(source.name, "hf", found.identity, context, f", on {found.device}")
+    info = described(source.name, "hf", found.identity, found.context, f", on {found.device}")
     model = CausalModel(found.model, ends, max_batch_tokens)
     return Loaded(model, HfTokens(found.tokenizer), info)
 
@@ -165,12 +164,8 @@ class CausalModel:
                 mask = torch.cat([mask, mask.new_ones((len(mask), 1))], dim=-1)
                 logits, cache = self._forward(token[:, None], mask, mask.sum(-1, keepdim=True) - 1, 1, cache)
                 logits = logits[:, -1]
-        return [
-            Drawn(ids[:size], values[:size], ids[size - 1] in self._ends)
-            for ids, values, size in zip(
-                tokens.tolist(), logprobs.double().tolist(), length.tolist(), strict=True
-            )
-        ]
+        whole = zip(tokens.tolist(), logprobs.double().tolist(), length.tolist(), strict=True)
+        return [Drawn(ids[:size], values[:size], ids[size - 1] in self._ends) for ids, values, size in whole]
 
     def _prefill(self, rows: Rows, keep: int) -> tuple[Tensor, Tensor, Any]:
         """Returns the last logits of rows, their mask and cache. Rows are padded on the left, so that the next token of

@@ -7,7 +7,6 @@ thread of its own, and each call waits for it in one of some threads. Scripts ne
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import wait
@@ -102,7 +101,12 @@ class _InProcessModel:
 
     def end(self) -> None:
         """Ends vLLM and its loop, which cancels the calls that still wait."""
-        wait([self._loop.submit(self._shut_down())], _PATIENCE_S)
+
+        async def shut_down() -> None:
+            self._vllm.shutdown()
+
+        wait([self._loop.submit(shut_down())], _PATIENCE_S)
+        self._loop.stop()
 
     def logprobs(self, rows: Rows, asks: Asks, request: Request, still_wanted: StillWanted) -> Logprobs:
         async def one(prompt: Sequence[int], ask: NextTokenAsk) -> list[float]:
@@ -127,15 +131,8 @@ class _InProcessModel:
     def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
         async def one(row: Sequence[int]) -> list[Drawn]:
             seed = None if request.seed is None else _seed_of(request.seed, row)
-            last = await self._last(
-                row,
-                request,
-                n=request.n,
-                max_tokens=request.max_tokens,
-                temperature=request.temperature,
-                seed=seed,
-                logprobs=0,
-            )
+            wanted = {"n": request.n, "max_tokens": request.max_tokens, "temperature": request.temperature}
+            last = await self._last(row, request, seed=seed, logprobs=0, **wanted)
             return [_drawn(output) for output in sorted(last.outputs, key=lambda output: int(output.index))]
 
         return self._wait([partial(one, row) for row in rows], still_wanted)
@@ -154,12 +151,6 @@ class _InProcessModel:
             return future.result()
         finally:
             future.cancel()
-
-    async def _shut_down(self) -> None:
-        try:
-            self._vllm.shutdown()
-        finally:
-            asyncio.get_running_loop().stop()
 
     async def _last(self, prompt: Sequence[int], request: Request, **wanted: Any) -> Any:
         """Returns the last thing that vLLM says of one prompt: all of its answers."""

@@ -65,6 +65,17 @@ class Pretrained:
     """A text that differs for models that give different numbers."""
     device: str
 
+    @property
+    def context(self) -> int:
+        """The longest input in tokens: the lower limit of the config and the tokenizer."""
+        said = [
+            getattr(self.model.config.get_text_config(), "max_position_embeddings", None),
+            getattr(self.tokenizer, "model_max_length", None),
+        ]
+        # Tokenizers without a limit say 10^30.
+        known = [limit for limit in said if isinstance(limit, int) and 0 < limit < 10**8]
+        return min(known, default=4096)
+
 
 def load(source: Source, kind: str) -> Pretrained:
     """Returns the weights and the tokenizer; `kind` is the name of a transformers auto class."""
@@ -108,17 +119,6 @@ def ends_of(file: Path) -> bytes:
         first = opened.read(_ENDS)
         opened.seek(max(0, file.stat().st_size - _ENDS))
         return first + opened.read(_ENDS)
-
-
-def context_of(config: Any, tokenizer: Any) -> int:
-    """Returns the longest input in tokens: the lower limit of the config and the tokenizer."""
-    said = [
-        getattr(config.get_text_config(), "max_position_embeddings", None),
-        getattr(tokenizer, "model_max_length", None),
-    ]
-    # Tokenizers without a limit say 10^30.
-    known = [limit for limit in said if isinstance(limit, int) and 0 < limit < 10**8]
-    return min(known, default=4096)
 
 
 def batches(lengths: Sequence[int], fit: Callable[[int], int]) -> Iterator[list[int]]:
