@@ -174,7 +174,7 @@ def prepare(
     parts = {part.key(job.digest): part for part in plan_parts(files, size)}
     if not parts:
         raise StoreError(f"there are no runs in {', '.join(map(str, inputs))}")
-    complete = {} if known is None else {key: folder.counts(key) for key in folder.finished()}
+    complete = {key: folder.counts(key) for key in folder.finished()}
     _check_unchanged(folder, complete, parts)
     prepared = PreparedJob(job=job, parts=parts, size=size)
     for key, part in parts.items():

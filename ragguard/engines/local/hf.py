@@ -86,7 +86,9 @@ class CausalModel:
     def logprobs(self, rows: Rows, asks: Asks, request: Request, still_wanted: StillWanted) -> Logprobs:
         """Returns for each ask (rows, its tokens). One pass over prompt and label answers all asks of the label."""
         found = [np.empty((len(rows), len(ask.tokens))) for ask in asks]
-        for path in _whole_paths(asks):
+        afters = sorted({ask.after for ask in asks})
+        # The beginning of a longer one is part of that one's pass.
+        for path in (a for a in afters if not any(b != a and b[: len(a)] == a for b in afters)):
             along = [(index, ask) for index, ask in enumerate(asks) if path[: len(ask.after)] == ask.after]
             whole = [[*row, *path] for row in rows]
             for part, logprobs in self._read(whole, [len(path)] * len(rows), still_wanted):
@@ -211,9 +213,3 @@ def _pick(distribution: Tensor, uniform: Tensor, temperature: float) -> Tensor:
     heaped = (distribution.double() / temperature).softmax(-1).cumsum(-1)
     picked = torch.searchsorted(heaped, (uniform * heaped[:, -1])[:, None], right=True)[:, 0]
     return picked.clamp(max=distribution.shape[-1] - 1)
-
-
-def _whole_paths(asks: Asks) -> list[tuple[int, ...]]:
-    """Returns the `after`s of the asks that are not the beginning of a longer one."""
-    afters = {ask.after for ask in asks}
-    return [a for a in sorted(afters) if not any(b != a and b[: len(a)] == a for b in afters)]
