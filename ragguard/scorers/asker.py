@@ -24,7 +24,7 @@ from ragguard.engines.entailer import Entailer, rows_of
 from ragguard.engines.requests import apportion
 from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, RagguardError, UnfitText
 from ragguard.records import Result, Score, Usage
-from ragguard.runtime.faults import is_cancelled
+from ragguard.runtime.faults import NOTICES, is_cancelled
 from ragguard.runtime.limiter import in_parallel
 from ragguard.scorers.question import (
     Answer,
@@ -102,6 +102,12 @@ class Models:
         assert self.entailer is not None
         pairs = [question.pair for question in questions]
         judged = await self.entailer.entail(pairs, deadline=self.deadline, priority=self.priority)
+        if judged.truncated:
+            NOTICES.once(
+                "answers cut",
+                "answers were cut to fit the context of the model that compares them: name a `judge` or an `entailer` "
+                "that reads more",
+            )
         p = rows_of(judged, len(pairs))
         mass = np.ones(len(pairs)) if judged.mass is None else judged.mass
         weights = [sum(map(len, (pair.question, pair.premise, pair.hypothesis))) for pair in pairs]

@@ -41,7 +41,7 @@ def put(ask, *rounds):
     return scorer
 
 
-async def test_scorers_side_by_side_share_their_waves():
+async def test_scorers_side_by_side_share_their_waves_and_one_that_ends_early_holds_nobody_up():
     engine = ScriptedEngine()
     ask = asker(engine)
     await ask.attend(
@@ -49,22 +49,15 @@ async def test_scorers_side_by_side_share_their_waves():
             put(ask, [ask_label("one")], [ask_label("two")]),
             put(ask, [ask_label("three")], [ask_label("four")]),
             put(ask, [ask_samples("five")], [ask_label("six")]),
+            put(ask, [ask_label("seven")]),
+            put(ask),
         ]
     )
     assert [(call.verb, call.texts) for call in engine.calls] == [
-        ("label_probs", ["one", "three"]),
+        ("label_probs", ["one", "three", "seven"]),
         ("sample", ["five"]),
         ("label_probs", ["two", "four", "six"]),
     ]
-
-
-async def test_a_scorer_that_ends_early_holds_nobody_up():
-    engine = ScriptedEngine()
-    ask = asker(engine)
-    await ask.attend(
-        [put(ask), put(ask, [ask_label("one")]), put(ask, [ask_label("two")], [ask_label("three")])]
-    )
-    assert [call.texts for call in engine.calls] == [["one", "two"], ["three"]]
 
 
 async def test_equal_questions_are_asked_once_and_answered_everywhere():
@@ -189,6 +182,15 @@ async def test_entailment_is_one_call_and_priority_goes_along():
     assert [answer.p[0] > 0.5 for answer in answers[0]] == [False, True]
     assert entailer.calls == 1
     assert (engine.calls[0].priority, engine.calls[0].deadline) == (3, 5.0)
+
+
+async def test_answers_that_are_cut_to_be_compared_are_said(caplog):
+    class Narrow(TableEntailer):
+        async def entail(self, pairs, **more):
+            return replace(await super().entail(pairs, **more), truncated={0: 9})
+
+    await Asker(Models(ScriptedEngine(), ScriptedEngine(), Narrow()))([EntailQuestion(Pair("q", "a", "b"))])
+    assert "answers were cut to fit the context" in caplog.text
 
 
 LONG = "After having looked at everything that was retrieved, I can say with some confidence that " * 3
