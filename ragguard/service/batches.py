@@ -117,9 +117,7 @@ class Redactor:
 
     def texts(self, texts: Sequence[str] | None) -> list[str] | None:
         """Returns the redacted texts, without the empty ones."""
-        if texts is None:
-            return None
-        return [kept for kept in map(self._text, texts) if kept] if self.redacts else [*texts]
+        return None if texts is None else [kept for kept in map(self._text, texts) if kept]
 
     def failures(self, failures: Iterable[Failure]) -> list[Failure]:
         """Returns failures with redacted messages, since these may quote questions."""

@@ -305,19 +305,18 @@ class Writing:
             ).fetchone()[0]
         self._last_seq += 1
         columns = {**_EMPTY_RUN, "seq": self._last_seq, "id": storable(run.id), "owner": owner}
-        row = RunRow(columns, {}, is_new=True)
+        row = self._rows[self._last_seq] = RunRow(columns, {}, is_new=True)
         self._fill(row, run)
-        self._rows[self._last_seq] = row
         self._parts[run.id] = StoredPart(row)
         return row
 
     def _fill(self, row: RunRow, run: Run) -> None:
         """Puts what a run says in place of what was known of it."""
-        row.columns |= {
-            "name": storable(run.name), "question": storable(run.question), "status": run.status,
-            "answer": run.answer and storable(run.answer), "started_ns": run.started_ns, "ended_ns": run.ended_ns,
-        }  # fmt: skip
-        before, row.body = row.body, self._with(data_of(run, MORE_OF_RUN), run)
+        columns = row.columns
+        columns["name"], columns["question"] = storable(run.name), storable(run.question)
+        columns["answer"], columns["status"] = run.answer and storable(run.answer), run.status
+        columns["started_ns"], columns["ended_ns"] = run.started_ns, run.ended_ns
+        before, row.body = row.body, self._with(data_of(run, MORE_OF_RUN) if MORE_OF_RUN else {}, run)
         if _PART in before:
             row.body[_PART] = before[_PART]
         if "items" in before:
