@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, Prompt, Sample
 from ragguard.engines.http.http_client import HttpClient, ServedModel
 from ragguard.engines.http.replies import choices_of, needed, optional, usage_of
 from ragguard.engines.http.templates import Templates
-from ragguard.engines.labels import Asks, LabelRequest, Logprobs, checked_logprob
+from ragguard.engines.labels import Asks, LabelRequest, Logprobs, NextTokenAsk, checked_logprob
 from ragguard.engines.requests import ContinuationRequest, DrawRequest, Request
 from ragguard.engines.token_model import EXACT_CAPABILITIES, ProfiledModel, Rendered, find_out
 from ragguard.errors import EngineProtocolError, EngineRejected, EngineUnreachable, PromptTooLong
@@ -47,9 +46,8 @@ class VllmModel:
     async def report(self, question: Prompt, letters: Sequence[int]) -> EngineInfo:
         """Finds out which of the features that only vLLM has this server takes, one at a time."""
         capabilities, notes = EXACT_CAPABILITIES, list(self._served.notes)
-        (rendered,) = await self.tokens.render([question])
         try:
-            await self._label_logprobs([rendered], letters, LabelRequest((question,), ()))
+            await self.next_tokens(LabelRequest((question,), ()), [NextTokenAsk((), tuple(letters))])
         except EngineProtocolError as error:
             raise EngineRejected(
                 f"{error}; a newer vLLM gives the exact probability of each label"
@@ -87,7 +85,16 @@ class VllmModel:
         else:  # then there is one ask, and no prompt needs to become ids
             continued = await self.tokens.render(request.prompts, request.deadline)
         tokens = sorted({token for ask in asks for token in ask.tokens})
-        logprobs, usage = await self._label_logprobs(continued, tokens, request)
+        body: dict[str, Any] = {
+            "max_tokens": 1,
+            "temperature": 1.0,
+            "return_tokens_as_token_ids": True,
+            "logprobs": 1,
+            "logprob_token_ids": tokens,
+        }
+        choices, usage = await self._ask(continued, 1, body, request)
+        names = [f"token_id:{token}" for token in tokens]
+        logprobs = np.array([_next_logprobs(choice, names, self._url) for choice in choices])
         size = len(request.prompts)
         values = [
             logprobs[index * size : (index + 1) * size, np.searchsorted(tokens, ask.tokens)]
@@ -137,32 +144,6 @@ class VllmModel:
             found.append([checked_logprob(value) for value in values])
         return found, usage
 
-    async def _label_logprobs(
-        self, prompts: Sequence[Rendered], tokens: Sequence[int], request: Request
-    ) -> tuple[NDArray[np.float64], Usage]:
-        """Returns (prompts, tokens) log-probabilities of the next token."""
-        body: dict[str, Any] = {
-            "max_tokens": 1,
-            "temperature": 1.0,
-            "return_tokens_as_token_ids": True,
-            "logprobs": 1,
-            "logprob_token_ids": sorted(set(tokens)),
-        }
-        choices, usage = await self._ask(prompts, 1, body, request)
-        logprobs = np.empty((len(prompts), len(tokens)))
-        names = [f"token_id:{token}" for token in tokens]
-        for row, choice in enumerate(choices):
-            (listed, *_) = optional(choice, list, "logprobs", "top_logprobs") or [None]
-            for column, name in enumerate(names):
-                value = optional(listed, object, name)
-                if value is None:
-                    raise EngineProtocolError(
-                        f"{self._url}: the log-probability of {name} was asked for and is missing; does this vLLM know "
-                        "logprob_token_ids?"
-                    )
-                logprobs[row, column] = checked_logprob(value)
-        return logprobs, usage
-
     async def _ask(
         self, prompts: Sequence[Rendered], n: int, body: Mapping[str, Any], request: Request
     ) -> tuple[list[Mapping[str, Any]], Usage]:
@@ -185,6 +166,18 @@ def _ordered(answer: Any, expected: int, url: str) -> list[Mapping[str, Any]]:
             f"{url}: {expected} choices were asked for and {len(found)} came, or misnumbered"
         )
     return [by_index[index] for index in range(expected)]
+
+
+def _next_logprobs(choice: Mapping[str, Any], names: Sequence[str], url: str) -> list[float]:
+    """Returns the log-probabilities of the tokens with these names as the next one."""
+    (listed, *_) = optional(choice, list, "logprobs", "top_logprobs") or [None]
+    values = [optional(listed, object, name) for name in names]
+    if None in values:
+        raise EngineProtocolError(
+            f"{url}: the log-probability of {names[values.index(None)]} was asked for and is missing; does this vLLM "
+            "know logprob_token_ids?"
+        )
+    return [checked_logprob(value) for value in values]
 
 
 def _text(choice: Mapping[str, Any], url: str) -> str:
