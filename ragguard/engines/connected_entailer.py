@@ -51,12 +51,9 @@ def open_entailer(entailer: str | Entailer) -> Entailer:
 
 
 class ConnectedEntailer:
-    """A wrapper around an entailer: asks about each pair once, and refuses to once what may be spent is spent. Opens
-    the other entailer anew in each process, and calls one of a user's own on a thread of its own.
-
-    Args:
-        entailer: The entailer that compares, or its address.
-        account: What may be spent. None: no limit.
+    """A wrapper around an entailer, with the arguments of `connect_entailer`: asks about each pair once, and refuses to
+    once what may be spent is spent. Opens the other entailer anew in each process, and calls one of a user's own on a
+    thread of its own.
     """
 
     def __init__(self, entailer: str | Entailer, account: Account | None = None) -> None:
