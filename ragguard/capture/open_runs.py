@@ -35,8 +35,8 @@ EventIntake: TypeAlias = Callable[[Event | WholeRun], None]
 """Takes events. Never raises; returns in microseconds unless the caller asked to wait for the disk. A run that is one
 retrieval comes as one record: the busiest hooks have no time to make three events of it."""
 Counted: TypeAlias = Literal["runs", "steps", "unsampled", "cut_short"]
-"""What is counted in a process: captured runs and steps, runs that were not sampled, and runs that were closed since
-too many were open and have not ended since."""
+"""The things that are counted in a process: captured runs and steps, runs that were not sampled, and runs that were
+closed since too many were open and have not ended since."""
 Collected: TypeAlias = list[StepEnded | StepAmended]
 """The events of the steps of a run that `rg.run(...)` holds."""
 BUDGET_MS = 5000.0

@@ -264,7 +264,7 @@ def passage(
         if kind:
             copied[CONTENT_KIND] = kind
         content = text
-    return Passage(content, "" if id is None else text_in(id), score_of(score, copied), copied, grade)
+    return Passage(content, "" if id is None else text_in(id), score_of(score, copied), copied, grade=grade)
 
 
 def score_of(score: Any, metadata: Mapping[str, Any]) -> float | None:

@@ -151,7 +151,7 @@ def fit_udcg(scored: Sequence[Scored], engine: str = "", judge: str = "") -> Udc
     theta = contexts.theta(everywhere).to_dict() if LEARNED in fitted else None
     weights = {"gamma": contexts.gamma(everywhere), "theta": theta}
     questions = len(contexts.differing)
-    return UdcgFit(weights, len(contexts.rows), questions, held_out, gains, engine=engine, judge=judge)
+    return UdcgFit(weights, len(contexts.rows), questions, held_out, gains=gains, engine=engine, judge=judge)
 
 
 def varied(questions: Sequence[Any] | Integers, outcome: Floats) -> set[Any]:
