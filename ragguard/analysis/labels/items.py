@@ -75,8 +75,8 @@ class LabelItem:
 
 def digest_of(kind: str, query: str, text: str) -> str:
     """Returns 16 hexadecimal digits that identify what a person read when labelling."""
-    said = "\0".join((kind, query, text))
-    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    said = "\0".join((kind, query, text)).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(said).hexdigest()[:16]
 
 
 def latest(scored: ScoredRun, *names: str) -> Iterator[Score]:

@@ -97,7 +97,7 @@ def _values_of(one: Scored) -> dict[str, float]:
     return given | said
 
 
-def tables(data: Measured, against: str | None = None, *, seed: int = 0) -> list[Table]:
+def tables(data: Measured, against: str | None = None) -> list[Table]:
     """Returns the correlation of every metric with the outcomes, best first, and the differences to one metric.
 
     `against` names that metric; None: the best one.
@@ -108,7 +108,7 @@ def tables(data: Measured, against: str | None = None, *, seed: int = 0) -> list
     groups = data.groups
     for name, values in data.values.items():
         spearman, *others = (
-            correlate(values, data.outcome, kind, groups, DRAWS if kind == "spearman" else 2, seed, FLAT)
+            correlate(values, data.outcome, kind, groups, DRAWS if kind == "spearman" else 2, flat=FLAT)
             for kind in KINDS
         )
         ends = (spearman.low, spearman.high) if spearman.counted > 1 else (math.nan, math.nan)
@@ -120,7 +120,7 @@ def tables(data: Measured, against: str | None = None, *, seed: int = 0) -> list
     found = [Table("correlations", title, columns, tuple(rows), notes=tuple(_notes(data)))]
     known = [str(row[0]) for row in rows if row[1] is not None]
     if len(known) > 1:
-        found.append(_differences(data, against or known[0], known, seed))
+        found.append(_differences(data, against or known[0], known))
     return found
 
 
@@ -154,7 +154,7 @@ def _notes(data: Measured) -> list[str]:
     return notes
 
 
-def _differences(data: Measured, best: str, names: Sequence[str], seed: int) -> Table:
+def _differences(data: Measured, best: str, names: Sequence[str]) -> Table:
     few, groups = len(set(data.questions)) < FEW, data.groups
     note = (
         f"Spearman; fewer than {FEW} questions are too few for a test, so there is no interval and no p."
@@ -164,8 +164,7 @@ def _differences(data: Measured, best: str, names: Sequence[str], seed: int) -> 
     rows: list[tuple[Cell, ...]] = []
     for name in names:
         if name != best:
-            pair = data.values[best], data.values[name]
-            gap = paired_bootstrap(*pair, groups, data.outcome, "spearman", DRAWS, seed, FLAT)
+            gap = paired_bootstrap(data.values[best], data.values[name], groups, data.outcome, flat=FLAT)
             drawn = (math.nan,) * 3 if few or gap.counted < 2 else (gap.low, gap.high, gap.p)
             rows.append((name, *map(_cell, (gap.value, *drawn)), gap.counted))
     title, columns = f"By how much {best} goes better with them", ("than", "by", "from", "to", "p", data.unit)
