@@ -267,8 +267,7 @@ class DistractorGuard:
     def _too_late(self, call: GuardCall) -> GuardOutcome:
         """Returns the outcome of a call whose judgement was late: because the engine failed and is tried again, because
         of the calls before it, or because the engine is slow."""
-        failures = [failure_since(engine, call.began) for engine in (self.engine, self.judge)]
-        failure = next((one for one in failures if one is not None), None)
+        failure = failure_since(self.engine, call.began) or failure_since(self.judge, call.began)
         if failure is not None:
             why = f"{describe(failure)} (no judgement within {self.budget_ms:g} ms)"
             return GuardOutcome("error", why, type(failure).__name__)

@@ -60,9 +60,8 @@ def seconds_to_wait(timeout: object) -> float:
 
 def milliseconds(argument: str, value: object) -> float:
     """Returns a time in milliseconds, more than 0; a bool, a NaN and infinity are refused."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= LARGEST:
-        raise InvalidInput(argument, value, "a number of milliseconds, more than 0")
-    return float(value)
+    allowed = "a number of milliseconds, more than 0"
+    return float(number_between(argument, value, sys.float_info.min, LARGEST, allowed))
 
 
 def file_path(argument: str, value: object) -> Path:
