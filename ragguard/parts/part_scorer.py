@@ -46,6 +46,7 @@ ATTEMPTS = 3
 _PAUSES = RetrySchedule(first=1.0, longest=30.0)
 _WAITS = "an engine does not answer: {}. It is waited for up to {:.0f} s; what is complete stays"
 _PROBE_SECONDS = 60.0
+_CLOSE_SECONDS = 5.0
 _OWN_ID = "an id of its own; an earlier line of this part has it"
 
 T = TypeVar("T")
@@ -159,9 +160,6 @@ class PartScorer:
             else:
                 ids.add(line.run.id)
                 yield line.number, references.given_to(line.run)
-
-
-_CLOSE_SECONDS = 5.0
 
 
 async def _probe(pipeline: ScoringPipeline) -> None:

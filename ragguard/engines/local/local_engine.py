@@ -59,6 +59,7 @@ class Worker(Generic[M]):
 
         def still_wanted() -> None:
             if self._closed:
+                self._model.forget()  # it may have been loaded meanwhile
                 raise Closed(f"{self._what} was closed: connect again")
             if unwanted.is_set():
                 raise TimeoutError  # which nobody sees: the caller has gone
