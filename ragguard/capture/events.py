@@ -44,10 +44,6 @@ class Delivered(NamedTuple):
     """Entries that are added to the step's metadata."""
 
 
-Delivery: TypeAlias = Callable[[], Delivered]
-"""Computes what the model got; must not raise."""
-
-
 @dataclass(slots=True, eq=False)
 class RunStarted:
     """Reports that a run began. Its question may still be unknown; it has no steps yet."""
@@ -89,7 +85,7 @@ class StepAmended:
     """Reports what the model really got of a step that had ended (after a reranker, a guard or a tool's output), or the
     advice that was given after it.
 
-    Passages that are a function are computed when they are first read, on the intake's side.
+    Passages that are a function, which must not raise, are computed when they are first read, on the intake's side.
     """
 
     __slots__ = ("_packed", "advice", "decision", "error", "run_id", "step_id")
@@ -98,7 +94,7 @@ class StepAmended:
         self,
         run_id: str,
         step_id: str,
-        passages: list[Passage] | Delivery | None = None,
+        passages: list[Passage] | Callable[[], Delivered] | None = None,
         decision: Decision | None = None,
         *,
         metadata: Mapping[str, Any] | None = None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -28,15 +28,12 @@ from ragguard.capture.events import (
 )
 from ragguard.capture.model_calls import ModelCalls
 from ragguard.capture.retrievals import Retrieval, WholeRun
-from ragguard.records import Advice, Run, Status
+from ragguard.records import Run, Status
 from ragguard.runtime.faults import FAULTS, NOTICES, Faults, never_raises
 
 EventIntake: TypeAlias = Callable[[Event | WholeRun], None]
 """Takes events. Never raises; returns in microseconds unless the caller asked to wait for the disk. A run that is one
 retrieval comes as one record: the busiest hooks have no time to make three events of it."""
-Counted: TypeAlias = Literal["runs", "steps", "unsampled", "cut_short"]
-"""The things that are counted in a process: captured runs and steps, runs that were not sampled, and runs that were
-closed since too many were open and have not ended since."""
 Collected: TypeAlias = list[StepEnded | StepAmended]
 """The events of the steps of a run that `rg.run(...)` holds."""
 BUDGET_MS = 5000.0
@@ -52,10 +49,6 @@ class CapturedRun:
     """The run as far as the caller knows it."""
 
 
-Advise: TypeAlias = Callable[[Run | CapturedRun, float], Advice]
-"""Returns advice about a run within a number of milliseconds; blocks its caller."""
-AdviseAsync: TypeAlias = Callable[[Run | CapturedRun, float], Awaitable[Advice]]
-"""Does what an `Advise` does, without blocking the event loop."""
 _SEVERAL_ANSWERS = (
     "run {!r} got more than one answer; the last one counts, unless run.answered(...) names the answer"
 )
@@ -153,7 +146,9 @@ class OpenRuns:
         """The id of the latest open run that the application calls so, by the id that it gave."""
         self._cut_short: dict[str, None] = {}
         """The latest runs that were closed since too many were open: the end of each is still recorded."""
-        self.counts: Counter[Counted] = Counter()
+        self.counts: Counter[Literal["runs", "steps", "unsampled", "cut_short"]] = Counter()
+        """The numbers of captured runs and steps, of runs that were not sampled, and of runs that were closed since too
+        many were open, and have not ended since."""
         self.faults, self.calls = Faults(), CallLog()
         self.listeners: dict[str, Any] = {}
         """The open calls that integrations keep in this process, by the integration's name; their `sweep(ttl)` ends

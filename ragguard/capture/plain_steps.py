@@ -6,7 +6,7 @@ Each framework's integration registers here how to find its own call around the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from ragguard.capture.decisions import Verdict, about, is_about_passages
 from ragguard.capture.events import CALLER_ID, UNNAMED, RunNames, TurnKey
@@ -228,8 +228,7 @@ class CurrentCall:
         return advice
 
 
-FindCall: TypeAlias = Callable[[], CurrentCall | None]
-frameworks: dict[str, FindCall] = {}
+frameworks: dict[str, Callable[[], CurrentCall | None]] = {}
 """The function with which each framework's integration finds the call at work, by the framework's name."""
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import time
 import zlib
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -22,14 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ragguard.capture.events import CALLER_ID, UNNAMED, RunEnded, RunNames, RunStarted, StepAmended, TurnKey
 from ragguard.capture.model_calls import Bodies, Texts
-from ragguard.capture.open_runs import (
-    Advise,
-    AdviseAsync,
-    Collected,
-    EventIntake,
-    OpenRun,
-    OpenRuns,
-)
+from ragguard.capture.open_runs import CapturedRun, Collected, EventIntake, OpenRun, OpenRuns
 from ragguard.capture.retrievals import Retrieval, Unpack, WholeRun
 from ragguard.capture.snapshot import error_text
 from ragguard.errors import InvalidInput
@@ -117,9 +110,9 @@ class Recorder:
         self._sampled_below = sample_rate * 2**32
         self.intake = intake
         self.count_late = count_late  # counts what came after the end of its run, and so is not recorded
-        self.advise: Advise
-        """Gives advice about open runs; set by the RagGuard."""
-        self.aadvise: AdviseAsync
+        self.advise: Callable[[Run | CapturedRun, float], Advice]
+        """Gives advice about an open run within a number of milliseconds; set by the RagGuard."""
+        self.aadvise: Callable[[Run | CapturedRun, float], Awaitable[Advice]]
         self._here = PerProcess(lambda: OpenRuns(intake, max_open, ttl, clock))
 
     @property

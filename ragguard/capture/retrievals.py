@@ -27,8 +27,6 @@ from ragguard.schema import checked_k
 
 Unpack: TypeAlias = Callable[[Any], Iterable[str | Passage]]
 """A function that makes passages from what a hook was given; called when the step is first read, never in a hook."""
-About: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
-"""Metadata, or a function that gives them when they are first read."""
 
 
 @dataclass(slots=True, eq=False)
@@ -118,7 +116,8 @@ class WholeRun:
     """A framework's own id becomes a text when it is read."""
     query: str
     name: str = ""
-    metadata: About | None = None
+    metadata: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None
+    """The run's metadata, or a function that gives them when they are first read."""
     started_ns: int = 0
     ended_ns: int = 0
     """0 while the retrieval is open."""
