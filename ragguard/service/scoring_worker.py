@@ -16,6 +16,7 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Set
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -180,11 +181,9 @@ class ScoringWorker:
                 self._faults.note("the scorer", error)
                 failures += 1
                 sleep = self._settings.retry.wait(failures)
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(sleep):
                     await awake.wait()
-            except TimeoutError:
-                continue
 
     async def _take(self) -> float:
         """Starts scoring due runs, up to the limit; returns the seconds until another run is due."""
