@@ -54,7 +54,8 @@ class Priority(Layer):
         if request.priority < 0:
             return await send_to(self._engine, request)
         info = await self.info_within(request.deadline)
-        known = self._taken(request, info) if self._kept else {}
+        keys = request.keys(info) if self._kept else ()
+        known = {at: self._kept[key] for at, key in enumerate(keys) if key in self._kept}
         rest = request.about([prompt for at, prompt in enumerate(request.prompts) if at not in known])
         if not known and self._fitting(rest, info) == len(rest.prompts):
             return await self._answer(rest, info, await self._enter(rest, info))
@@ -129,11 +130,6 @@ class Priority(Layer):
             self._kept.update(zip(part.keys(info), values, strict=True))
             while len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
-
-    def _taken(self, request: Request, info: EngineInfo) -> dict[int, Value]:
-        """Returns what is kept of the request's prompts, by their index."""
-        keys = enumerate(request.keys(info))
-        return {at: self._kept[key] for at, key in keys if key in self._kept}
 
 
 def _work(request: Request, prompt: Prompt, info: EngineInfo) -> int:
