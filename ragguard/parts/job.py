@@ -211,46 +211,52 @@ def carry_out(
 
 
 def _completed(prepared: PreparedJob, executor: Executor) -> Iterator[PartCounts]:
-    """Yields the counts of each part once it is complete. A part with which too many workers are lost is left out, or
-    ends the job where no part was completed before."""
-    parts = iter(prepared.left)
+    """Yields the counts of each part once it is complete. A worker that is lost is replaced, and its part is tried
+    again; a part with which too many are lost is left out, or ends the job where no part was completed before."""
+    waiting, lost = deque(prepared.left), Counter[Part | None]()
+    idle: list[Worker] = []
+    starting = working = 0
     # Not futures: an interrupt while they are waited for can leave their locks held, and their pool never ends.
-    done: SimpleQueue[tuple[Part, PartCounts | BaseException]] = SimpleQueue()
+    done: SimpleQueue[tuple[Part | None, Worker | None, Any]] = SimpleQueue()
 
-    def work() -> None:
-        """Has one part after another scored by a worker, which may have to wait for a machine, and which is replaced
-        where it is lost; ends with the first part that is not scored."""
-        worker: Worker | None = None
-        for part in parts:
-            for _ in range(ATTEMPTS):
-                try:
-                    worker = worker or executor.worker(prepared.job)
-                    answer: PartCounts | BaseException = worker(part)
-                except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits for all
-                    worker, answer = None, error
-                if not isinstance(answer, WorkerLost):
-                    break
-            done.put((part, answer))
-            if worker is None:
-                return
+    def begin(part: Part | None, worker: Worker | None) -> None:
+        """Starts a worker in a thread, which may have to wait for a machine; or has one score a part there."""
 
-    def begin() -> None:
-        Thread(target=work, name="ragguard-parts", daemon=True).start()
+        def wait() -> None:
+            try:
+                done.put((part, worker, worker(part) if worker and part else executor.worker(prepared.job)))
+            except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits for all
+                done.put((part, worker, error))
 
-    for _ in range(min(len(prepared.left), executor.workers)):
-        begin()
-    for _ in prepared.left:
-        part, answer = done.get()
+        Thread(target=wait, name="ragguard-parts", daemon=True).start()
+
+    while waiting or working:
+        while waiting and idle:
+            begin(waiting.popleft(), idle.pop())
+            working += 1
+        while starting < min(len(waiting), executor.workers - working):
+            begin(None, None)
+            starting += 1
+        part, worker, answer = done.get()
+        if part is None:
+            starting -= 1
+        else:
+            working -= 1
         if isinstance(answer, WorkerLost):
-            why = f"{part}: {ATTEMPTS} processes were lost with it, the last one {answer}"
-            if not prepared.now.parts:
-                raise EngineError(f"{why}; their own messages, if any, stand above") from answer
-            prepared.lost.append(why)
-            begin()
+            lost[part] += 1
+            if lost[part] >= ATTEMPTS:
+                why = f"{part or 'start'}: {ATTEMPTS} processes were lost with it, the last one {answer}"
+                if part is None or not prepared.now.parts:
+                    raise EngineError(f"{why}; their own messages, if any, stand above") from answer
+                prepared.lost.append(why)
+            elif part is not None:
+                waiting.appendleft(part)
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            yield answer
+            idle.append(worker or answer)
+            if part is not None:
+                yield answer
 
 
 def _check_same(folder: PartFolder, theirs: Mapping[str, Any], job: PartJob) -> None:
