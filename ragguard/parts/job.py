@@ -7,6 +7,7 @@ written. Whatever ends a job, the parts that are complete stay, and the same job
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, field, replace
