@@ -7,9 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from ragguard.analysis.wording import (
@@ -149,8 +147,14 @@ def _about(
     return [*lines, *(Text(strip_control_characters(one), "yellow") for one in remarks if one)]
 
 
-def _passages(step: RetrievalStep, scores: Sequence[Score], explanation: Explanation, number: int) -> Table:
+def _passages(
+    step: RetrievalStep, scores: Sequence[Score], explanation: Explanation, number: int
+) -> RenderableType:
     """Returns a row for each passage of a hop: those found, and those that the model read otherwise."""
+    # Only here: a list of runs has no such table, and Rich's takes some 20 ms to load.
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
     seen = view_step(step, sys.maxsize)
     read = set(seen.got)
@@ -196,9 +200,8 @@ def _utility_bar(utility: float, colour: str) -> Text:
     """Returns a utility as a bar from the middle, to the left for harm, and as a number."""
     cells = min(BAR, round(abs(utility) * BAR))
     left, right = (cells, 0) if utility < 0 else (0, cells)
-    return Text.assemble(
-        " " * (BAR - left), ("█" * left, colour), "│", ("█" * right, colour), f"{' ' * (BAR - right)} {utility:+z.2f}"
-    )  # fmt: skip
+    sides = " " * (BAR - left), ("█" * left, colour), "│", ("█" * right, colour), " " * (BAR - right)
+    return Text.assemble(*sides, f" {utility:+z.2f}")
 
 
 def _places(step: RetrievalStep) -> str:
