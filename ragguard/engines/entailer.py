@@ -76,18 +76,11 @@ Known: TypeAlias = tuple[NDArray[np.float64], float, int]
 _SAME: Known = (np.array([1.0, 0.0, 0.0]), 1.0, 0)
 
 
-def same(pair: Pair) -> bool:
-    """True where both answers have the same words, so that no model needs to be asked."""
-    return meaning_key(pair.premise) == meaning_key(pair.hypothesis)
-
-
 def rows_of(reply: Entailments, pairs: int) -> NDArray[np.float64]:
     """Returns the probabilities of a reply as an array; raises where it is not one row of numbers for each pair."""
     p = np.asarray(reply.p, dtype=np.float64)
     if p.shape != (pairs, len(RELATIONS)) or not np.isfinite(p).all():
-        raise EngineProtocolError(
-            f"{pairs} pairs were asked; the entailer gave an array of shape {p.shape}, or values that are no numbers"
-        )
+        raise EngineProtocolError(f"{pairs} pairs were asked; the shape {p.shape} came, or what is no number")
     return p
 
 
@@ -99,7 +92,9 @@ async def entail_distinct(
     """Sends each different pair once to `ask`; none whose two answers are the same words, and none that is `known`, to
     which the answers are added."""
     known = {} if known is None else known
-    distinct = dict.fromkeys(pair for pair in pairs if not same(pair))
+    distinct = dict.fromkeys(
+        pair for pair in pairs if meaning_key(pair.premise) != meaning_key(pair.hypothesis)
+    )
     found = {pair: known[pair] for pair in distinct if pair in known}
     usage = Usage(prompts=len(found), cached=len(found))
     if missing := [pair for pair in distinct if pair not in found]:

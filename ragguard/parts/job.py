@@ -141,8 +141,7 @@ class PreparedJob:
     @property
     def whole(self) -> bool:
         """True where every line was read and every score was given."""
-        totals = (self.before, self.now)
-        return not self.lost and not any(total.failures or total.rejected for total in totals)
+        return not (self.lost or any(total.failures or total.rejected for total in (self.before, self.now)))
 
 
 def prepare(

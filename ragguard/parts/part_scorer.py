@@ -72,10 +72,9 @@ class PartScorer:
         try:
             return await self.attempt(part)
         except Exception as error:  # noqa: BLE001 - it is raised in the driver
-            for kind in (WorkerLost, EngineError, StoreError, RagguardError):
-                if isinstance(error, kind):
-                    return kind(str(error))
-            return RagguardError(f"a process failed: {describe(error)}")
+            kinds = (WorkerLost, EngineError, StoreError, RagguardError)
+            found = next((kind for kind in kinds if isinstance(error, kind)), None)
+            return found(str(error)) if found else RagguardError(f"a process failed: {describe(error)}")
 
     async def attempt(self, part: Part) -> PartCounts:
         """Scores a part, writes its results and returns its counts.

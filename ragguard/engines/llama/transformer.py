@@ -97,8 +97,8 @@ class Transformer:
         lengths = np.array([len(row) for row in rows], np.intp)
         count, longest = len(rows), int(lengths.max())
         ids = np.zeros((count, longest), np.intp)
-        for i, row in enumerate(rows):
-            ids[i, : len(row)] = row
+        for index, row in enumerate(rows):
+            ids[index, : len(row)] = row
         before = past.lengths if past else np.zeros(count, np.intp)
         width = past.keys[0].shape[2] if past else 0
         positions = before[:, None] + np.arange(longest)
@@ -112,8 +112,8 @@ class Transformer:
         heads, shared, size = config.num_attention_heads, config.num_key_value_heads, config.head_dim
         x = self._embed[ids]
         memory = Memory([], [], before + lengths)
-        for number, (to_qkv, to_output, to_gate_up, down) in enumerate(self._layers, 1):
-            final = number == len(self._layers)
+        for i, (to_qkv, to_output, to_gate_up, down) in enumerate(self._layers):
+            final = i + 1 == len(self._layers)
             qkv = (_normed(x, config.rms_norm_eps) @ to_qkv).reshape(count, longest, -1, size)
             turned = _rotated(qkv[:, :, : heads + shared], cos, sin)
             queries, keys = turned[:, :, :heads], turned[:, :, heads:].transpose(0, 2, 1, 3)
@@ -125,7 +125,6 @@ class Transformer:
             # The queries of the heads that share keys and values stand side by side.
             queries = np.ascontiguousarray(queries.transpose(0, 2, 1, 3)).reshape(count, shared, -1, size)
             if past:
-                i = len(memory.keys)
                 keys = np.concatenate([past.keys[i], keys], axis=2)
                 values = np.concatenate([past.values[i], values], axis=2)
             scores = (queries @ keys.swapaxes(-1, -2)).reshape(count, shared, heads // shared, asked, -1)
