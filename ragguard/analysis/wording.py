@@ -33,6 +33,11 @@ _SHOWN = 3
 """How many ids of runs a sentence names."""
 
 
+def counted(count: int, noun: str) -> str:
+    """Returns a count with its noun: `1 step`, `2,000 steps`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def line_of(text: str) -> str:
     """Returns the text in one line without control characters, cut after 2,000 characters."""
     return strip_control_characters(" ".join(text[:_LINE].split()))
@@ -91,8 +96,9 @@ def about_selections(numbers: Sequence[tuple[float, float]]) -> str:
     """Says of many steps, by PROC and %PROC of each, whether retrievers or what chose after them lost more."""
     proc = sum(one for one, _ in numbers) / len(numbers)
     reached = sum(one * chosen for one, chosen in numbers) / len(numbers)
-    steps = "1 step" if len(numbers) == 1 else f"{len(numbers):,} steps"
-    return f"Over {steps}: {diagnose_selection(proc, reached / proc if proc else 1.0)}"
+    return (
+        f"Over {counted(len(numbers), 'step')}: {diagnose_selection(proc, reached / proc if proc else 1.0)}"
+    )
 
 
 def would_drop(ranks: Sequence[int]) -> str:
@@ -125,11 +131,10 @@ def shadow_steps(overview: Overview) -> Iterator[ShadowStep]:
 
 def about_shadow(decided: Sequence[ShadowStep]) -> str:
     """Says what guards in shadow would have dropped at many steps, and whether it misleads or helps by its utility."""
-    steps = "1 step" if len(decided) == 1 else f"{len(decided):,} steps"
     dropped = [(utility, step.run_id) for step in decided for utility in step.dropped]
     said = (
         f"The guard, in shadow, would have dropped {len(dropped):,} of {sum(step.passages for step in decided):,} "
-        f"passages at {steps}, in {median(step.elapsed_ms for step in decided):.0f} ms each."
+        f"passages at {counted(len(decided), 'step')}, in {median(step.elapsed_ms for step in decided):.0f} ms each."
     )
     scored = [(utility, run_id) for utility, run_id in dropped if utility is not None]
     if not scored:

@@ -21,6 +21,7 @@ from ragguard.analysis.wording import (
     about_selections,
     about_shadow,
     as_markup,
+    counted,
     question_line,
     run_of_part,
     shadow_steps,
@@ -68,7 +69,7 @@ def run(
     if html is not None:
         title = f"ragguard: {Path(data).name}"
         count = write_html(source.overviews(MISLEADS), html, title, lambda: source.remarks)
-        say(f"{_runs(count)} written to {html}; open it in a browser")
+        say(f"{counted(count, 'run')} written to {html}; open it in a browser")
     elif run_id:
         _show_run(source, run_id, as_json=as_json)
     else:
@@ -133,7 +134,7 @@ def _show_runs(runs: Iterable[Overview], most: int) -> None:
     console = screen()
     going_on = sum(line["status"] == "open" for line in lines)
     still = f" ({going_on} still running)" if going_on else ""
-    show_table(console, f"{_runs(len(lines))}{still}, {order}", [
+    show_table(console, f"{counted(len(lines), 'run')}{still}, {order}", [
         Column("question", [as_markup(question_line(line["question"])) for line in shown], least=20),
         Column("hops", [str(line["hops"]) for line in shown], right=True, spare=2),
         *([Column("belief", beliefs)] if any(beliefs) else []),
@@ -168,10 +169,6 @@ def _harm(line: dict[str, Any]) -> tuple[int, float]:
 def _as_data(overview: Overview) -> dict[str, Any]:
     """Returns a run of the list as plain data, with its explanation."""
     return {**summary(overview), **explanation_of(overview).as_dict()}
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"
 
 
 def _number(value: float | None, form: str) -> str:

@@ -21,7 +21,7 @@ import typer
 from ragguard.analysis.hops import hop_table
 from ragguard.analysis.page import write_html
 from ragguard.analysis.pairs import compare, questions_of
-from ragguard.analysis.wording import MISLEADS
+from ragguard.analysis.wording import MISLEADS, counted
 from ragguard.capture.snapshot import passages_of
 from ragguard.cli.terminal import progress_bar, say, screen
 from ragguard.client import RagGuard
@@ -130,7 +130,8 @@ def run(
 def _about(texts: Texts, folder: Path, engine: str) -> str:
     """Says what was read, and who answers."""
     skipped = "".join(f"; {remark}" for remark in texts.remarks)
-    about = f"{folder}: {texts.files:,} files, {len(texts.passages):,} passages{skipped}. Answers and numbers: {engine}"
+    read = f"{counted(texts.files, 'file')}, {counted(len(texts.passages), 'passage')}"
+    about = f"{folder}: {read}{skipped}. Answers and numbers: {engine}"
     if engine == "smol":
         about += ", a small model of English that is often wrong; --engine names yours"
     return about + "."
@@ -226,6 +227,8 @@ def load_retriever(name: str) -> Callable[[str], object]:
     try:
         module, function = name.split(":")
         found = getattr(import_module(module), function)
+        if not callable(found):
+            raise TypeError(f"{function} is not callable")
     except Exception as error:
         allowed = "module:function, a function that takes a question and returns passages"
         raise InvalidInput("--retriever", name, f"{allowed} ({type(error).__name__}: {error})") from error

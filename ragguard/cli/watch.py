@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ragguard.analysis.hops import colour_of
 from ragguard.analysis.page import STATES
-from ragguard.analysis.wording import MISLEADS, best, named, question_line
+from ragguard.analysis.wording import MISLEADS, best, counted, named, question_line
 from ragguard.cli.terminal import screen
 from ragguard.errors import InvalidInput, RagguardError
 from ragguard.records import RetrievalStep, Score, ScoredRun
@@ -106,11 +106,10 @@ def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
     cell = Text(f"{number} ", "dim")
     if step.status != "ok":
         return cell.append(step.status, "yellow")
-    count = len(step.passages)
     known = [(form, best(scores, name)) for name, form in _SHOWN.items()]
     told = [form.format(score.value) for form, score in known if score is not None]
     told = told or named(scores)[: len(_SHOWN)]
-    cell.append(" · ".join([f"{count} passage{'' if count == 1 else 's'}", *told]))
+    cell.append(" · ".join([counted(len(step.passages), "passage"), *told]))
     read = {at + 1 for at in view_step(step, 0).got}
     misleading = sum(
         score.value < MISLEADS and is_clear(score.value, score.stderr) and score.position in read
