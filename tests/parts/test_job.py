@@ -3,7 +3,6 @@
 import dataclasses
 import pickle
 import threading
-import time
 
 import pytest
 from support.parts import ExecutorHere, scored_in
@@ -223,14 +222,12 @@ class OneMachine(ExecutorHere):
 
     def worker(self, job):
         if self.started:
-            self.ended.wait(60)
+            self.ended.wait()
         return super().worker(job)
 
 
 def test_no_part_waits_for_a_machine_while_a_worker_is_free(engine, job, runs):
-    began = time.monotonic()
     assert score([runs], job, OneMachine(), size=4000).whole
-    assert time.monotonic() - began < 50
 
 
 def test_part_with_which_every_worker_is_lost_is_left_out_and_named(engine, job, runs):
