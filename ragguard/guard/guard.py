@@ -318,10 +318,14 @@ class _GuardState:
 def _given_passages(given: Sequence[Any]) -> list[Passage]:
     """Returns Passages, texts or a framework's documents as Passages; raises InvalidInput for anything else."""
     allowed = "a list of Passage, of texts, or of a framework's documents"
-    if isinstance(given, str | Passage) or not isinstance(given, Iterable):
+    if isinstance(given, str | Passage):
         raise InvalidInput("passages", given, allowed)
+    try:
+        items = list(given)
+    except Exception as error:
+        raise InvalidInput("passages", given, allowed) from error
     passages = []
-    for item in given:
+    for item in items:
         if not (isinstance(item, str) or documents_in(item)):
             raise InvalidInput("passages", item, allowed)
         passages.append(item if isinstance(item, Passage) else passage_of(item))

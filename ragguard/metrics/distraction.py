@@ -85,8 +85,6 @@ class LearnedUdcg:
         if ablation is not None:
             arrays.choice("ablation", ablation, ("rel_only", "binary"))
         self.ablation = ablation
-        # 1 for each feature that the model has, and 0 for each that the ablation leaves out.
-        self._used: Floats = np.repeat([1.0, 0.0 if ablation else 1.0], self.k)
         self._weights: Floats | None = None
 
     def __call__(self, u: ArrayLike) -> Value:
@@ -126,7 +124,7 @@ class LearnedUdcg:
         better = (features[first] - features[second]) * sign[:, None]
         machine = LinearSVC(C=cost, loss="hinge", fit_intercept=False, max_iter=100_000, random_state=0)
         machine.fit(np.concatenate([better, -better]), np.repeat([1, -1], len(better)))
-        self._weights = np.where(self._used, machine.coef_[0], 0.0)
+        self._weights = np.where(self._used(), machine.coef_[0], 0.0)
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -155,7 +153,11 @@ class LearnedUdcg:
         gains = np.maximum(utilities, 0)
         if self.ablation == "binary":
             gains = (gains > 0).astype(np.float64)
-        return np.concatenate([gains, np.minimum(utilities, 0)], axis=-1) * self._used
+        return np.concatenate([gains, np.minimum(utilities, 0)], axis=-1) * self._used()
+
+    def _used(self) -> Floats:
+        """Returns 1 for each feature that the model has, and 0 for each that the ablation leaves out."""
+        return np.repeat([1.0, 0.0 if self.ablation else 1.0], self.k)
 
 
 declare(

@@ -76,7 +76,7 @@ def find(name: str) -> Metric:
     """Returns the declaration of a name; raises UnknownName with similar names."""
     found = _declared.get(name) if isinstance(name, str) else None
     if found is None:
-        near = get_close_matches(str(name), _declared, n=3)
+        near = get_close_matches(name, _declared, n=3) if isinstance(name, str) else []
         raise UnknownName("metric", name, f"{', '.join(near or _declared)} (see `ragguard metrics`)")
     return found
 

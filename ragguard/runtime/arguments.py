@@ -66,7 +66,10 @@ def milliseconds(argument: str, value: object) -> float:
 
 def file_path(argument: str, value: object) -> Path:
     """Returns the path of a file that is given as a text or a path."""
-    text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+    try:
+        text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+    except Exception as error:
+        raise InvalidInput(argument, value, "the path of a file") from error
     if not text or "\0" in text or text == ":memory:":
         raise InvalidInput(argument, value, "the path of a file; None keeps everything in memory")
     return Path(text)

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from ragguard.errors import InvalidInput
 from ragguard.runtime.deadline import until
 
 S = TypeVar("S")
@@ -205,7 +206,11 @@ async def _each(items: Iterable[S] | AsyncIterable[S]) -> AsyncGenerator[S, None
         async for item in items:
             yield item
     else:
-        for item in items:
+        try:
+            source = iter(items)
+        except Exception as error:
+            raise InvalidInput("runs", items, "runs that can be iterated") from error
+        for item in source:
             yield item
 
 

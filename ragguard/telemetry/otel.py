@@ -27,7 +27,7 @@ from opentelemetry.trace import (
 )
 
 from ragguard._version import __version__
-from ragguard.errors import MissingDependency
+from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.records import RetrievalStep, Run, ScoredRun, TraceContext
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
@@ -69,6 +69,12 @@ class OtelSink:
         spans_only: bool = False,
         capture_content: bool | None = None,
     ) -> None:
+        for name, provider, verb in (
+            ("tracer_provider", tracer_provider, "get_tracer"),
+            ("meter_provider", meter_provider, "get_meter"),
+        ):
+            if provider is not None and not callable(getattr(provider, verb, None)):
+                raise InvalidInput(name, provider, f"a provider of OpenTelemetry, with `{verb}`")
         self._given = (tracer_provider, meter_provider)
         private = otlp is not None and tracer_provider is None and not configured()
         self._private = (otlp, project, spans_only) if otlp is not None and private else None

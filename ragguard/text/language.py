@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from itertools import product
 
+from ragguard.errors import InvalidInput
+
 ABSTENTION = "NO-RESPONSE"
 """The label that ragguard's own prompts tell a model to say where it has no answer; an abstention in every language."""
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -77,6 +79,7 @@ def normalise(text: str, language: Language = ENGLISH) -> str:
 
     Text that holds nothing else keeps its articles ("A" is an answer, too), then its punctuation.
     """
+    _check(text, language)
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     if plain.isascii():
         words = plain.translate(_ASCII_PUNCTUATION).split()
@@ -94,6 +97,7 @@ def meaning_key(text: str, language: Language = ENGLISH) -> str:
     sentences. Signs, symbols, and what stands inside a word or a number are kept, so that "1.5" is not "15", "-5" not
     "5", and "C++" not "C". Answers of different keys may still mean the same; that is for an entailer to say.
     """
+    _check(text, language)
     marked = text if text.isascii() else "".join(f"^{char}" if _raised(char) else char for char in text)
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", marked).casefold()).translate(
         _ONE_FORM
@@ -128,6 +132,13 @@ def _raised(char: str) -> bool:
         and not char.isdecimal()
         and any(map(str.isdigit, unicodedata.normalize("NFKC", char)))
     )
+
+
+def _check(text: object, language: object) -> None:
+    if not isinstance(text, str):
+        raise InvalidInput("text", text, "a string")
+    if not isinstance(language, Language):
+        raise InvalidInput("language", language, "a Language, such as ENGLISH")
 
 
 def _punctuation(char: str) -> bool:

@@ -21,7 +21,6 @@ from support.scripted_engine import ScriptedEngine
 
 import ragguard
 from ragguard import DistractorGuard, RagGuard, metrics
-from ragguard.capture.recorder import Recorder
 from ragguard.engines.connect import connect
 from ragguard.errors import RagguardError
 from ragguard.records import Passage
@@ -192,10 +191,9 @@ class Fuzz:
                 (DistractorGuard, {"engine": ENGINE}),
                 (connect, {"engine": ENGINE}),
                 (Caps, {}),
-                (Recorder, {"intake": print}),
             )
         )
-        names = [parameter.name for parameter in _parameters(made) if parameter.name != "intake"]
+        names = [parameter.name for parameter in _parameters(made)]
         arguments = {
             **arguments,
             **{v.random.choice(names): v.any() for _ in range(v.random.randrange(1, 3))},
