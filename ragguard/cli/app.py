@@ -64,7 +64,7 @@ def ends_in_a_sentence(command: str, run: Callable[P, None]) -> Callable[P, None
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
         except KeyboardInterrupt:
-            say(f"ragguard {command}: stopped; what was finished stays", error=True)
+            say(f"ragguard {command}: stopped", error=True)
             raise typer.Exit(130) from None
         except RagguardError as error:
             sentence = str(error)

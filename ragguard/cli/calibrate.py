@@ -97,6 +97,12 @@ def run(
         guard = DistractorGuard(engine, min_keep=min_keep, judge=judge, prompts=prompts)
         steps = [step for run in runs for step in run.steps]
         examples = examples_of(steps)
+        if steps and not examples:
+            say(
+                "no retrieval says which of its candidates are gold: give its passages a grade of 1 to 5, or "
+                '"gold": true or false in their metadata',
+                error=True,
+            )
         found = guard.calibrate(examples, 0.05 if max_loss is None else max_loss, cast("Order", order))
         found.save(out)
         say(_sentence(found, len(steps) - len(examples), out))

@@ -1,6 +1,6 @@
 """`ragguard init`: finds the framework of a project, and prints or writes the lines that attach ragguard to it.
 
-Imports are read; nothing of the project is run.
+Dependencies and imports are read; nothing of the project is run.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -25,7 +26,7 @@ class Attachable:
     """A framework or a tracer, and how ragguard is attached to it."""
 
     beginnings: tuple[str, ...]
-    """How its packages begin, with "_" behind the name."""
+    """How its packages begin, in an import or in the name of a distribution, with "_" for any separator."""
     extra: str = ""
     """The extra of ragguard that it needs."""
     adapter: str = ""
@@ -41,7 +42,7 @@ KNOWN = {
     "LlamaIndex": Attachable(("llama_index_",), "llama-index", "ragguard_llamaindex"),
     "Haystack": Attachable(("haystack_",), "haystack", "ragguard_haystack"),
     "Phoenix": Attachable(
-        ("phoenix_",),
+        ("phoenix_", "arize_phoenix_"),
         "phoenix",
         sink='PhoenixSink("http://localhost:6006")',
         remark="gets the scores as annotations; give PhoenixSink your server's address",
@@ -82,11 +83,11 @@ def run(
 ) -> None:
     """Find the framework of a project, and print the lines to add, where, and what to look at next.
 
-    Imports are read; nothing of the project is run, and without --write no file is changed.
+    Dependencies and imports are read; nothing of the project is run, and without --write no file is changed.
     """
     if not folder.is_dir():
         raise InvalidInput("FOLDER", str(folder), "a folder that is there")
-    found, programs = dict[str, str](), list[SourceFile]()
+    found, programs = _declared(folder), list[SourceFile]()
     for path in _python_files(folder):
         if (source := read_file(path)) is None:
             say(f"{os.path.relpath(path, folder)} could not be read as Python")
@@ -105,7 +106,7 @@ def run(
         say(f"\ninstall: pip install 'ragguard[{extras}]'")
     lines = lines_for(list(found))
     if not any(KNOWN[one].adapter for one in found):
-        say("no file imports LangChain, LangGraph, LlamaIndex or Haystack: these are the lines of plain code")
+        say("found no LangChain, LangGraph, LlamaIndex or Haystack: these are the lines of plain code")
     target = _target(folder, file, programs)
     if target is not None:
         say(f"add to {os.path.relpath(target.path, folder)}, after line {target.after}:\n")
@@ -167,11 +168,43 @@ def read_file(path: Path) -> SourceFile | None:
 
 
 def _known(name: str) -> str | None:
-    """Returns what an import belongs to, such as `langgraph.graph`."""
-    head = f"{name.partition('.')[0]}_"
+    """Returns what an import or a distribution belongs to, such as `langgraph.graph` or `llama-index-core`."""
+    head = re.sub(r"[-.]", "_", name.lower()) + "_"
     if head.startswith("ragguard_"):
         return "ragguard"
     return next((one for one, known in KNOWN.items() if head.startswith(known.beginnings)), None)
+
+
+def _declared(folder: Path) -> dict[str, str]:
+    """Returns what the requirements of a project name, each with the file that does so."""
+    wanted: list[tuple[str, str]] = []
+    for path in sorted(folder.glob("requirements*.txt")):
+        wanted += ((line, path.name) for line in path.read_text("utf-8", errors="replace").splitlines())
+    pyproject = folder / "pyproject.toml"
+    if pyproject.exists():
+        try:
+            content = tomllib.loads(pyproject.read_text("utf-8"))
+        except ValueError as error:
+            raise InvalidInput("pyproject.toml", str(pyproject), f"a TOML file; {error}") from error
+        wanted += ((name, pyproject.name) for name in _dependencies(content))
+    known = ((_known(re.split(r"[^\w.-]", one.strip())[0]), where) for one, where in wanted)
+    return {one: where for one, where in known if one in KNOWN}
+
+
+def _dependencies(node: object, *, inside: bool = False) -> Iterator[str]:
+    """Yields all requirements below the tables whose names end in `dependencies` or `dependency-groups`."""
+    if isinstance(node, dict):
+        for name, value in node.items():
+            if inside:
+                yield name
+            yield from _dependencies(
+                value, inside=inside or name.endswith(("dependencies", "dependency-groups"))
+            )
+    elif isinstance(node, list):
+        for value in node:
+            yield from _dependencies(value, inside=inside)
+    elif inside:
+        yield str(node)
 
 
 def _python_files(folder: Path) -> Iterator[Path]:

@@ -12,6 +12,7 @@ import typer
 
 from ragguard.analysis.validation.fields import json_lines
 from ragguard.cli.terminal import progress_bar, say
+from ragguard.errors import InvalidInput
 from ragguard.records import Run
 from ragguard.scorers.references import ReferenceTable, spelled
 from ragguard.storage.files.runfile import check_run_file, opened, read_lines
@@ -35,8 +36,12 @@ class RunSource:
 
     def __init__(self, files: Sequence[str], references: Mapping[str, list[str]], since: str = "") -> None:
         for file in files:  # all files are checked before the first is scored, which may take hours
-            if since or file.startswith(SCHEMES):
+            if file.startswith(SCHEMES):
                 read(file, since=since)
+            elif since:
+                raise InvalidInput(
+                    "--since", since, "nothing beside files: it is for phoenix:// and langfuse://"
+                )
             else:
                 check_run_file(file)
         self._files, self._since = files, since

@@ -161,12 +161,16 @@ def run(
     source = RunSource(files, right_answers, since)
     options["sinks"] = _written_back(files) if write_back else ()
     check_output("--out", out)
-    with source.progress():
-        if dry_run:
-            sentence = _plan_sentence(asyncio.run(_plan(source, engine, options)))
-        else:
-            tally = asyncio.run(_score(source, engine, store, options, out, stops=scorers is None))
-            sentence = tally.sentence(store)
+    try:
+        with source.progress():
+            if dry_run:
+                sentence = _plan_sentence(asyncio.run(_plan(source, engine, options)))
+            else:
+                tally = asyncio.run(_score(source, engine, store, options, out, stops=scorers is None))
+                sentence = tally.sentence(store)
+    except KeyboardInterrupt:
+        say(f"stopped; what is in {store} stays, and the same command goes on from there", error=True)
+        raise typer.Exit(130) from None
     if references is not None and source.referenced < source.seen:
         sentence += f"\n{about_references(source.referenced, source.seen)}"
     if not source.seen and not source.rejected and "-" not in files:

@@ -11,7 +11,7 @@ import typer
 
 from ragguard.cli.terminal import EngineAddress, JudgeAddress, PromptSetName, ScorerNames, names_of, say
 from ragguard.client import RagGuard
-from ragguard.errors import InvalidInput, MissingDependency
+from ragguard.errors import InvalidInput, MissingDependency, StoreError
 from ragguard.guard import DistractorGuard
 from ragguard.traces.spool import Spool
 
@@ -53,8 +53,8 @@ def run(
     /metrics, /healthz, /readyz.
     What was taken and is not scored when it ends goes on when it starts again. With --scorers none runs are kept
     unscored.
-    Exit code 0: ended by Ctrl-C or SIGTERM. 2: it could not begin: a wrong option or engine, or no store. 3:
-    the address is taken.
+    Exit code 0: ended by Ctrl-C or SIGTERM. 2: it could not begin: a wrong option or engine, or no store, or an
+    address that is taken.
     """
     token = os.environ.get(TOKEN, "")
     if host not in _HERE and not token:
@@ -85,7 +85,12 @@ def run(
         timeout_graceful_shutdown=3,
         access_log=False,
     )
-    listening = config.bind_socket()
+    try:
+        listening = config.bind_socket()
+    except SystemExit as error:
+        raise StoreError(
+            f"{host}:{port} is taken or not an address of this machine; name another --port"
+        ) from error
     sys.setswitchinterval(_SWITCH_SECONDS)
     listening.listen(config.backlog)  # requests that come from now on wait until they are taken
     at = listening.getsockname()

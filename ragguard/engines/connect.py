@@ -22,6 +22,7 @@ from ragguard.engines.layers.budget import Account, Limits
 from ragguard.errors import EngineRejected, InvalidInput, UnknownName
 from ragguard.runtime.arguments import check_output, number_between
 from ragguard.runtime.faults import NOTICES
+from ragguard.text.credentials import checked_headers
 from ragguard.text.secret_filter import without_secrets
 
 SCHEMES = (
@@ -73,9 +74,10 @@ def connect(
     account = Account.of(budget)
     check_output("cache", cache)
     in_process = isinstance(engine, str) and engine.strip().startswith("vllm:")
-    if engine_args and not (in_process and isinstance(engine_args, Mapping)):
-        allowed = "a mapping, such as {'max_model_len': 8192}; only vllm:MODEL takes them"
-        raise InvalidInput("engine_args", engine_args, allowed)
+    if engine_args is not None and not isinstance(engine_args, Mapping):
+        raise InvalidInput("engine_args", engine_args, "a mapping, such as {'max_model_len': 8192}")
+    if engine_args and not in_process:
+        raise InvalidInput("engine_args", engine_args, "nothing, as only vllm:MODEL takes them")
     if isinstance(engine, Layer):
         return Budget(engine, account) if account else engine
 
@@ -126,7 +128,10 @@ def open_engine(
 
         url, wait = rest if judges_by else engine, timeout_s or REQUEST_S
         return ServerEngine(url, by=judges_by, model=model, api_key=api_key, timeout_s=wait, headers=headers)
-    for name, value in (("headers", headers and "some"), ("model", model)):
+    for name, value in (
+        ("headers", headers and sorted(checked_headers("headers", headers))),
+        ("model", model),
+    ):
         if value is not None:
             raise InvalidInput(name, value, "nothing, as only a server takes it")
     if not isinstance(engine, str):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import TIMEOUT_MAX
-from typing import Any
+from typing import Any, NoReturn
 
 from ragguard.analysis.conformal import check_same
 from ragguard.capture.anywhere import decided
@@ -114,6 +114,12 @@ class DistractorGuard:
     def __deepcopy__(self, memo: object) -> DistractorGuard:
         """Returns the guard itself, with its connections and threads: copies of a guarded retriever share it."""
         return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a DistractorGuard cannot be pickled: it holds connections and threads. Make one in each process, with "
+            "the same settings; a calibrated threshold travels as `Calibration.save(path)` and `guard.use(path)`"
+        )
 
     def prune(self, query: str, passages: Sequence[Any]) -> Decision:
         """Does what `aprune` does, from synchronous code; an event loop that calls it stands still meanwhile."""

@@ -18,6 +18,7 @@ from typing import Literal
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage, RetrievalStep, Run
+from ragguard.runtime.arguments import whole_number
 from ragguard.world.facts import Fact, World, aliases, known_chains, known_facts, known_world
 from ragguard.world.grammar import (
     CHAINS,
@@ -111,7 +112,10 @@ def cases(
     Equal arguments give equal cases, and fewer cases are the first of more.
     """
     if hops not in ((1, 2) if known else (1, 2, 3)):
-        raise InvalidInput("hops", hops, "1, 2 or 3, of which nano knows no three by heart")
+        raise InvalidInput(
+            "hops", hops, "1 or 2: nano knows no three hops by heart" if known else "1, 2 or 3"
+        )
+    whole_number("n", n, 0)
     world, counts = world or default_world(split), distractors or Counts()
     rngs = (random.Random(f"case {seed} {hops} {split} {known} {i}") for i in range(n))
     return [_CaseMaker(world, rng, split, counts).make(hops, known) for rng in rngs]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from ragguard.records import Passage
+from ragguard.runtime.arguments import number_between, whole_number
 from ragguard.text.search import Index
 from ragguard.world.cases import state
 from ragguard.world.facts import Fact, World
@@ -73,6 +74,8 @@ class Retriever:
     """Gives the `k` best passages for a query; a share `noise` of the places holds passages drawn at random instead."""
 
     def __init__(self, corpus: Corpus, k: int = 5, noise: float = 0.0, seed: int = 0) -> None:
+        whole_number("k", k, 1)
+        number_between("noise", noise, 0, 1, "0 to 1")
         self.corpus, self.k, self.noise, self.seed = corpus, k, noise, seed
 
     def __call__(self, query: str) -> list[Passage]:

@@ -147,17 +147,28 @@ def test_tracer_that_takes_a_sink_has_it_in_the_lines_and_these_run(make, tracer
     assert ran.returncode == 0, ran.stderr
 
 
-def test_import_inside_a_function_is_found_and_a_dependency_alone_is_not(make):
-    make(app_dot_py="def late():\n    import openinference.semconv\n", requirements_dot_txt="langchain\n")
+@pytest.mark.parametrize(("name", "content", "found"), [
+    ("requirements_dot_txt", "langgraph>=1.0\n", "LangChain (requirements.txt)"),
+    ("pyproject_dot_toml", "[project]\nname='x'\ndependencies=['llama-index']\n", "LlamaIndex (pyproject.toml)"),
+    ("pyproject_dot_toml", "[tool.poetry.dependencies]\nhaystack-ai = '^3'\n", "Haystack (pyproject.toml)"),
+    ("pyproject_dot_toml", "[dependency-groups]\ndev=['logfire']\n", "Logfire (pyproject.toml)"),
+    ("app_dot_py", "def late():\n    import openinference.semconv\n", "OpenInference (app.py:2)"),
+])  # fmt: skip
+def test_dependencies_and_imports_are_found(make, name, content, found):
+    make(**{name: content})
     done = init()
-    assert "found OpenInference (app.py:2)" in done.output
-    assert "no file imports LangChain" in done.output
+    assert (done.exit_code, f"found {found}" in done.output) == (0, True), done.output
+
+
+def test_project_whose_name_is_a_framework_is_not_said_to_use_it(make):
+    make(pyproject_dot_toml="[project]\nname = 'haystack-of-mine'\ndescription = 'langchain'\n")
+    assert "found Haystack" not in init().output
 
 
 @pytest.mark.parametrize(("files", "said"), [
     ({"a_dot_py": "import langchain\n", "b_dot_py": "import langchain\n"}, "by --file"),
     ({"a_dot_py": "import langchain\nrg = 1\n"}, "the name rg"),
-    ({"a_dot_py": "import langfuse\n"}, "imports a framework"),
+    ({"requirements_dot_txt": "langchain\n"}, "imports a framework"),
 ])  # fmt: skip
 def test_write_refuses_in_one_sentence_what_it_cannot_place(make, files, said):
     folder = make(**files)

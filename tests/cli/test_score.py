@@ -266,7 +266,7 @@ def test_an_interrupt_ends_it_and_the_same_command_goes_on(engine, here):
     stopped.send_signal(signal.SIGINT)
     _, said = stopped.communicate(timeout=60)
     assert stopped.returncode == 130, said
-    assert "stopped; what was finished stays" in said
+    assert "the same command goes on from there" in said
     done = score("runs.jsonl", *UTILITY)
     assert done.exit_code == 0, done.output
     store = StoreReader("ragguard.db")

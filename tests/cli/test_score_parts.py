@@ -160,7 +160,11 @@ class Broken:
     ("error", "code", "says"),
     [
         (EngineUnreachable("nobody there"), 1, "nobody there; what is complete stays in {out}: run it again"),
-        (KeyboardInterrupt(), 130, "stopped; what was finished stays"),
+        (
+            KeyboardInterrupt(),
+            130,
+            "stopped; the parts that are complete stay in {out}, and the same command goes on",
+        ),
         (StoreError("the disk is full"), 2, "ragguard score: the disk is full"),
     ],
     ids=["engine", "interrupt", "disk"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import multiprocessing
+import pickle
 import threading
 
 import pytest
@@ -209,6 +210,8 @@ def assert_whole(given, decisions):
         assert decision.status in ("pruned", "timeout"), decision.reason
 
 
-def test_a_deep_copy_shares_the_guard():
+def test_a_copy_shares_the_guard_and_a_pickle_says_what_to_do():
     watching = guard()
     assert copy.deepcopy({"guard": watching})["guard"] is watching
+    with pytest.raises(TypeError, match="Make one in each process"):
+        pickle.dumps(watching)

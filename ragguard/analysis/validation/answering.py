@@ -183,6 +183,8 @@ async def compare_readers(
     predicted: dict[str, dict[str, tuple[Cell, ...]]] = {}
     about = "SePer: its belief in the references before and after reading, with `--scorers belief`."
     notes = [f"Each reader's own greedy answers. {about}"]
+    for reader in readers.values():
+        await reader.info()  # one that is not there ends the command before another one was asked for hours
     for name, reader in readers.items():
         scored = await answered_and_scored(asked, reader, judge, scorers, progress=progress)
         rows += _answers(name, scored)
