@@ -34,6 +34,8 @@ FORM = 1
 """The version of how label questions become typed ones; part of the fingerprint."""
 PLAIN = "Which of the options is the reply that the text asks for?"
 """The instructions that are sent when a prompt has no system message to take them from."""
+_AT_ONCE = 16
+"""The most requests of one call that are in flight."""
 _MOST_QUESTIONS = 64
 """The most questions of one request: vLLM's limit, the lowest of the servers known."""
 _MASS = ("label_mass", "x_label_mass", "option_mass")
@@ -269,7 +271,7 @@ class DecisionModel:
             return await self.decide(_text(state), questions, request.deadline)
 
         replies = await in_parallel(
-            [partial(asked_shorter, state, partial(ask, [*rows]), 1) for state, rows in calls]
+            [partial(asked_shorter, state, partial(ask, [*rows]), 1) for state, rows in calls], _AT_ONCE
         )
         usage, values = Usage(), dict[int, Value]()
         for (_, rows), ((answers, spent), cut) in zip(calls, replies, strict=True):

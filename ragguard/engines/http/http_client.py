@@ -105,7 +105,7 @@ def key_from_environment(address: Address) -> str | None:
 _CONNECT_S = 10.0
 """Seconds that connecting to a server may take."""
 _CONNECTIONS = 64
-"""The most connections of one event loop to a server, so the most requests that are in flight."""
+"""The most connections of one event loop to a server."""
 MOST_BYTES = 32 * 2**20
 """The largest reply that is read. 512 answers of 64 tokens with their log-probabilities are some 5 MB."""
 _MOST_BYTES_OF_AN_ERROR = 64 * 2**10

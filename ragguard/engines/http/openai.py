@@ -41,6 +41,8 @@ ANSWERS = 20
 """The answers that are sampled for each prompt where probabilities must be estimated."""
 THINKING_TOKENS = 1024
 """The tokens that an answer may take beyond its own where a model thinks first and that cannot be switched off."""
+_AT_ONCE = 16
+"""The most requests of one call that are in flight."""
 _SWITCHES = (
     {"chat_template_kwargs": SWITCH_OFF},
     {"reasoning_effort": "none"},
@@ -185,7 +187,7 @@ class ChatModel:
             return self._choices(asked.about([prompt]), top)
 
         calls = [partial(asked_shorter, prompt, choices, limit) for prompt in request.prompts]
-        return in_parallel(calls)
+        return in_parallel(calls, _AT_ONCE)
 
     async def _choices(self, request: DrawRequest, top: bool) -> tuple[list[Choice], Usage]:
         """Returns `n` choices for one prompt, from as many requests as the server needs for them."""
@@ -197,7 +199,7 @@ class ChatModel:
             part = replace(request, n=min(size, request.n - start), seed=seed)
             calls.append(partial(ask, self.client, self.info.model, self.dialect, part, top=top))
         try:
-            found = [await calls[0]()] if len(calls) == 1 else await in_parallel(calls)
+            found = [await calls[0]()] if len(calls) == 1 else await in_parallel(calls, _AT_ONCE)
         except EngineRejected as error:
             if size == 1 or not names_choices(str(error)):
                 raise

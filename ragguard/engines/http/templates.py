@@ -24,6 +24,7 @@ from ragguard.runtime.limiter import in_parallel
 T = TypeVar("T")
 
 _PROOF = ("  Ada Berg runs it.\n\nWho?\n ", "\n A  B: 0, 5 ", " Oslo\t\n", " C ")
+_AT_ONCE = 32
 
 
 def _mark(at: int) -> str:
@@ -106,7 +107,7 @@ class Templates:
         """Returns the tokens of each prompt as the model gets it; one small request for each."""
         texts = await self.render(prompts, deadline)
         calls = {text: partial(self.tokens, text, deadline) for text in texts}
-        found = dict(zip(calls, await in_parallel(calls.values()), strict=True))
+        found = dict(zip(calls, await in_parallel(calls.values(), _AT_ONCE), strict=True))
         return [found[text] for text in texts]
 
     async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
@@ -122,7 +123,7 @@ class Templates:
     ) -> list[tuple[int, ...]]:
         (start,) = await self.render([Prompt((Message("user", _mark(0)),))], deadline)
         before, *after = await in_parallel(
-            [partial(self.tokens, start + text, deadline) for text in ("", *texts)]
+            [partial(self.tokens, start + text, deadline) for text in ("", *texts)], _AT_ONCE
         )
         found = []
         for text, ids in zip(texts, after, strict=True):
