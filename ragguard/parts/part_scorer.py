@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
 from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from operator import itemgetter
 from typing import TypeVar
@@ -211,7 +212,14 @@ class ScoringProcess:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs,), name="ragguard-parts")
-        self._process.start()
+        # Ctrl-C reaches all, and the parent ends its processes. One that still starts would end with a traceback, so it
+        # is not to hear it: it takes over the mask of the thread that starts it. The tracker, once begun, resets that.
+        resource_tracker.ensure_running()
+        heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, heard)
         theirs.close()
         # Sent with the first part: multiprocessing would wait for ever where a process ends before it has read a job
         # that is larger than a pipe.
@@ -252,7 +260,7 @@ class ScoringProcess:
 
 def _serve(connection: Connection) -> None:
     """Scores the parts that come through the connection; the body of a process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends its processes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="ragguard-parent", daemon=True).start()
     asyncio.run(_work(connection))
 
