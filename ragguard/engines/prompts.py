@@ -65,8 +65,8 @@ class Template:
     """The grade that each label stands for, where labels are digits of a scale of the model's own."""
     max_tokens: int = 48
     longest: int = 0
-    """The most words of an answer that the task `entailment` compares. A longer answer of a run is right where it has
-    the words of a reference. 0: answers of any length are compared."""
+    """The most words of an answer that the task `entailment` compares. A longer answer of a run is shortened before it
+    is compared with references. 0: answers are compared as they are."""
 
 
 @dataclass(frozen=True, slots=True)

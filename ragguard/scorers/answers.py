@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -13,11 +13,12 @@ from ragguard.runtime.arguments import share
 from ragguard.scorers.estimates import Meanings
 from ragguard.scorers.probes import (
     Reading,
-    holds,
     read_rating,
     read_relevance,
+    read_short_form,
     relevance,
     response_grade,
+    short_forms,
     too_long_to_compare,
 )
 from ragguard.scorers.question import Ask, answered
@@ -35,14 +36,13 @@ async def verdict_of(
     answer: str,
     references: Sequence[str],
     meanings: Meanings,
-    *,
-    by_words: bool = False,
+    shorten: Callable[[], Awaitable[str]] | None = None,
 ) -> tuple[Verdict, str]:
     """Returns whether an answer is right by short references, and the reason. Support by passages is not considered.
 
     A right answer has the words of a reference, or entailment of at least `meanings.tau` holds both ways: an answer
-    that says more than the reference, or less, is not the reference. With `by_words`, for an answer that is too long to
-    be compared, it is right where the words of a reference stand in it.
+    that says more than the reference, or less, is not the reference. `shorten` returns the answer in the form in which
+    a model compares it, where that is another one.
     """
     if is_abstention(answer, meanings.language):
         return "abstained", ""
@@ -50,9 +50,8 @@ async def verdict_of(
     targets = [meanings.words(reference) for reference in references]
     if words in targets:
         return "correct", SAME_WORDS
-    if by_words:
-        held = any(holds(answer, reference, meanings.language) for reference in references)
-        return ("correct", "it has the words of a reference") if held else ("wrong", "")
+    if shorten is not None:
+        words = meanings.words(await shorten())
     await meanings.learn((words, target) for target in targets)
     implied = [target for target in targets if meanings.follows(words, target)]
     await meanings.learn((target, words) for target in implied)
@@ -91,16 +90,24 @@ class Answers:
 
     async def _correct(self, writer: ScoreWriter, answer: str, ask: Ask) -> None:
         """Adds `answer_correct`, judged by the short references: no short answer has the meaning of a long one."""
-        view, setting = writer.view, writer.view.setting
+        view, setting, question = writer.view, writer.view.setting, writer.view.run.question
         prompts, language = setting.judge_prompts, setting.language
-        meanings = Meanings(view.run.question, ask, language, tau=self.tau)
+        meanings = Meanings(question, ask, language, tau=self.tau)
+        facts: dict[str, int | str] = {}
+
+        async def shorten() -> str:
+            asked = short_forms(prompts, question, answer, view.seed)
+            replies = [answered(reply) for reply in await ask(asked)]
+            facts["condensed"] = short = read_short_form(replies, question, answer, language)
+            return short
+
         # A language model that compares may be one that can compare short answers only.
         long = setting.around_pair > 0 and too_long_to_compare(prompts, answer, language)
         verdict: str
-        verdict, how = await verdict_of(answer, view.short_references, meanings, by_words=long)
+        verdict, how = await verdict_of(answer, view.short_references, meanings, shorten if long else None)
         if verdict == "correct" and not await self._supported(view, ask):
             verdict = "correct, unsupported"
-        read = Reading(VALUES[verdict], 0.0)
+        read = Reading(VALUES[verdict], 0.0, facts)
         about: dict[str, Any] = {"reference_source": "gold", "references": view.short_references}
         writer.add("answer_correct", read, who="judge", label=verdict, explanation=how, **about)
 

@@ -200,7 +200,28 @@ def read_line(answer: SampleAnswer) -> str:
     return " ".join(answer.samples[0].text.split()) if answer.samples else ""
 
 
-def holds(text: str, part: str, language: Language) -> bool:
+def short_forms(prompts: PromptSet, question: str, answer: str, seed: int) -> list[SampleQuestion]:
+    """Returns two questions for the judge that give the short answer in a sentence: to shorten it, and to answer the
+    question from the sentence alone."""
+    shortened = likeliest(prompts, "condense", seed, question=question, answer=answer)
+    return [shortened, likeliest(prompts, "answer", seed, [answer], question=question)]
+
+
+def read_short_form(
+    replies: Sequence[SampleAnswer], question: str, answer: str, language: Language = ENGLISH
+) -> str:
+    """Returns the first reply whose words stand in the sentence and not in the question; raises ScoringError where
+    there is none."""
+    for short in map(read_line, replies):
+        if short and _holds(answer, short, language) and not _holds(question, short, language):
+            return short
+    raise ScoringError(
+        "the model that compares answers compares short ones only, and found none in the run's answer: point ragguard "
+        'at a real model, such as RagGuard(engine="http://localhost:8000/v1"), or give short answers'
+    )
+
+
+def _holds(text: str, part: str, language: Language) -> bool:
     """Returns whether the words of a part stand in a text, one behind the other."""
     words, wanted = normalise(text, language).split(), normalise(part, language).split()
     return any(words[at : at + len(wanted)] == wanted for at in range(len(words) - len(wanted) + 1))

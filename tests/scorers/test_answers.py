@@ -93,26 +93,47 @@ async def test_support_that_cannot_be_judged_is_a_failure():
     assert (failure.error, "answer_correct" in failure.message) == ("LowLabelMass", True)
 
 
+async def judged_by_nano(question, references, answer):
+    told = Run(question=question, references=references, answer=answer)
+    return await ScoringPipeline(connect("nano"), scorers=[Answers()]).results(told)
+
+
 async def verdicts_of_nano(tell):
     """Whether nano finds the answer that is told of each case right; None where it gives no verdict."""
     found = []
     for case in world.cases(30, seed=31):
-        told = Run(question=case.question, references=case.references, answer=tell(case))
-        results = await ScoringPipeline(connect("nano"), scorers=[Answers()]).results(told)
+        results = await judged_by_nano(case.question, case.references, tell(case))
         values = [one.value > 0 for one in results if getattr(one, "name", "") == "answer_correct"]
         found.append(values[0] if values else None)
     return found
 
 
 @pytest.mark.parametrize("frame", ["{}.", "Indeed, {}.", "As the documents say, {}."])
-async def test_sentence_that_nano_cannot_compare_is_right_where_it_has_the_words_of_a_reference(frame):
+async def test_nano_finds_right_sentences_right_and_wrong_ones_wrong(frame):
     def sentence(passage):
         return frame.format(passage.text.rstrip("."))
 
     right = await verdicts_of_nano(lambda case: sentence(case.gold[0]))
     false = await verdicts_of_nano(lambda case: sentence(case.of_kind("contradiction")[0]))
     near = await verdicts_of_nano(lambda case: sentence(case.of_kind("same_relation")[0]))
-    assert (set(right), set(false), set(near)) == ({True}, {False}, {False})
+    assert right.count(True) >= 29
+    assert [*false, *near].count(True) <= 6  # of 60: so many short ones it takes for right, too
+    assert [*right, *false, *near].count(None) <= 3
+
+
+async def test_the_short_form_that_nano_compares_is_recorded():
+    case = world.cases(1, seed=31)[0]
+    results = await judged_by_nano(case.question, case.references, case.gold[0].text)
+    (score,) = [one for one in results if getattr(one, "name", "") == "answer_correct"]
+    assert score.metadata == {"condensed": case.answer}
+    assert score.usage.prompts >= 2
+
+
+async def test_a_sentence_that_nano_cannot_shorten_has_no_verdict():
+    results = await judged_by_nano("Where is it?", ["Port Tarnwick"], "Oslo is where it is said to lie.")
+    (failure,) = [one for one in results if isinstance(one, Failure)]
+    assert "answer_correct: the model that compares answers compares short ones only" in failure.message
+    assert "point ragguard at a real model" in failure.message
 
 
 FILE = Path(__file__).parent / "data" / "answers.jsonl"

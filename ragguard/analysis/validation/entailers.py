@@ -93,6 +93,8 @@ async def compare_entailers(
     draws = np.random.default_rng(0).integers(len(pairs), size=(DRAWS, len(pairs)))
     rows: list[tuple[Cell, ...]] = []
     entailed: dict[str, np.ndarray] = {}
+    for entailer in entailers.values():
+        await entailer.info()  # one that is not there ends the command before another one was asked for long
     for name, entailer in entailers.items():
         began = time.perf_counter()
         reply = await entailer.entail(asked)
