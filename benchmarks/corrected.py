@@ -33,8 +33,8 @@ import numpy as np
 from machine import record
 
 from ragguard import connect
-from ragguard.analysis.labels.items import LabelItem, in_order_of_worth
 from ragguard.engines.prompts import load_prompts
+from ragguard.lab.labels.items import LabelItem, in_order_of_worth
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.prediction_powered import CorrectedMean, corrected_mean
 from ragguard.records import Passage, RetrievalStep, Run

@@ -25,13 +25,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import record
 from ragguard import world
-from ragguard.analysis.validation.answering import grader
-from ragguard.analysis.validation.contexts import OUTCOMES, Context
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.guard import DistractorGuard, Judged
 from ragguard.guard.calibration import choose_threshold
 from ragguard.guard.policies import HelpThreshold, UtilityThreshold, choose
+from ragguard.lab.validation.answering import grader
+from ragguard.lab.validation.contexts import OUTCOMES, Context
 from ragguard.metrics.arrays import Booleans
 from ragguard.records import Passage
 from ragguard.world import Case

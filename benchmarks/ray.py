@@ -47,7 +47,7 @@ PACE = """
 import json, os, resource, sys, time
 from pathlib import Path
 from benchmarks.ray import Workers, peak_bytes
-from ragguard.parts import PartJob, Processes, ScoringSettings, carry_out, prepare
+from ragguard.scale import PartJob, Processes, ScoringSettings, carry_out, prepare
 from ragguard_ray import RayActors
 from support.recorded_scorer import Orders
 

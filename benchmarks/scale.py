@@ -21,9 +21,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import RESULTS, record
-from ragguard.parts import PartFolder, PartJob, ScoringSettings
-from ragguard.parts.part import Part, find_runs, plan_parts
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
+from ragguard.scale import PartFolder, PartJob, ScoringSettings
+from ragguard.scale.part import Part, find_runs, plan_parts
 from ragguard.storage.files.partfolder import PartCounts, totals_of
 
 RUNS_A_PART = 1_000

@@ -45,7 +45,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
         """,
     },
     "Scoring in parts": {
-        "ragguard.parts": """
+        "ragguard.scale": """
             ScoringSettings PartJob Processes prepare carry_out PartFolder
         """,
         "ragguard_ray": "RayActors",

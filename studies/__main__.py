@@ -19,7 +19,7 @@ from importlib import import_module
 
 from benchmarks.machine import machine
 from ragguard import connect
-from ragguard.analysis.validation.tables import Table
+from ragguard.analysis.tables import Table
 from ragguard.errors import InvalidInput, RagguardError
 from studies import STUDIES
 from studies.page import has_place, keep, write_page

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ragguard.analysis.validation.contexts import Context, Progress, Scored, score_contexts, silent
 from ragguard.engines.base import Engine
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineProtocolError
+from ragguard.lab.validation.contexts import Context, Progress, Scored, score_contexts, silent
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.distraction import utility
 from ragguard.scorers.probes import abstention

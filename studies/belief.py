@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ragguard import world
-from ragguard.analysis.validation.contexts import Progress, silent
-from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.analysis.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
+from ragguard.lab.validation.contexts import Progress, silent
 from ragguard.metrics import correlate
 from ragguard.metrics.arrays import Floats
 from ragguard.scorers.contexts import CLOSED_BOOK, Key

@@ -12,11 +12,11 @@ from functools import partial
 
 import numpy as np
 
-from ragguard.analysis.validation.contexts import Progress, silent
 from ragguard.engines.base import Engine, Sample
 from ragguard.engines.entailer import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import RagguardError
+from ragguard.lab.validation.contexts import Progress, silent
 from ragguard.metrics import exact_match, rouge_l, sample_weights, seper_hard, seper_soft, token_f1
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.belief import kernel

@@ -17,8 +17,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from ragguard.analysis.validation.contexts import Progress, silent
-from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.analysis.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.engine import layers_of
@@ -26,6 +25,7 @@ from ragguard.engines.local.local_engine import LocalEngine
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.engines.token_model import ProfiledModel
 from ragguard.errors import InvalidInput, LowLabelMass
+from ragguard.lab.validation.contexts import Progress, silent
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.arrays import Booleans, Floats, Integers
 from ragguard.scorers.asker import Models

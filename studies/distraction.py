@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ragguard.analysis.validation.answering import grader
-from ragguard.analysis.validation.contexts import OUTCOMES, Progress, rank_measures, silent
-from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.analysis.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.errors import InvalidInput
+from ragguard.lab.validation.answering import grader
+from ragguard.lab.validation.contexts import OUTCOMES, Progress, rank_measures, silent
 from ragguard.metrics.agreement import paired_bootstrap
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.distraction import Ablation, LearnedUdcg, udcg

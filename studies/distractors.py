@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ragguard.analysis.validation.answering import grader
-from ragguard.analysis.validation.contexts import OUTCOMES, Context, Progress, rank_measures, silent
-from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.analysis.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
+from ragguard.lab.validation.answering import grader
+from ragguard.lab.validation.contexts import OUTCOMES, Context, Progress, rank_measures, silent
 from ragguard.metrics import correlate, is_abstention, utility
 from ragguard.metrics.arrays import Booleans, Floats, Integers
 from ragguard.metrics.distraction import udcg

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ragguard.analysis.validation.answering import with_answers
-from ragguard.analysis.validation.contexts import Context, Progress, silent
 from ragguard.engines.base import Engine
+from ragguard.lab.validation.answering import with_answers
+from ragguard.lab.validation.contexts import Context, Progress, silent
 from ragguard.metrics.answers import rouge_l
 
 Measure = Callable[[str, Sequence[str]], float]

@@ -15,8 +15,12 @@ from functools import partial
 import numpy as np
 
 from ragguard import world
-from ragguard.analysis.validation.answering import grader
-from ragguard.analysis.validation.contexts import (
+from ragguard.analysis.tables import Cell, Table
+from ragguard.engines.base import Engine
+from ragguard.engines.connect import connect
+from ragguard.guard.guard import DistractorGuard
+from ragguard.lab.validation.answering import grader
+from ragguard.lab.validation.contexts import (
     OUTCOMES,
     Context,
     Progress,
@@ -24,10 +28,6 @@ from ragguard.analysis.validation.contexts import (
     score_contexts,
     silent,
 )
-from ragguard.analysis.validation.tables import Cell, Table
-from ragguard.engines.base import Engine
-from ragguard.engines.connect import connect
-from ragguard.guard.guard import DistractorGuard
 from ragguard.metrics import correlate
 from ragguard.metrics.agreement import auc, cohen_kappa
 from ragguard.metrics.arrays import Booleans, Floats, Integers

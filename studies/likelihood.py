@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from ragguard import world
-from ragguard.analysis.validation.contexts import Progress, silent
-from ragguard.analysis.validation.entailers import WordEntailer
-from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.analysis.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import PromptSet, load_prompts
+from ragguard.lab.validation.contexts import Progress, silent
+from ragguard.lab.validation.entailers import WordEntailer
 from ragguard.metrics import correlate
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.arrays import Floats, Integers

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.analysis.tables import Cell, Table
 from ragguard.metrics import n_recall, ndcg, ra_nwg
 
 K = 5

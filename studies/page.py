@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ragguard.analysis.validation.tables import Table
+from ragguard.analysis.tables import Table
 from studies.figures import FIGURES, draw
 
 ROOT = Path(__file__).parents[1]

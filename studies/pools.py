@@ -10,8 +10,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ragguard.analysis.validation.contexts import Context
 from ragguard.errors import InvalidInput
+from ragguard.lab.validation.contexts import Context
 from ragguard.records import Passage
 from ragguard.world import Case, Corpus, Fact, PassageKind, World
 from ragguard.world.grammar import INVERSE

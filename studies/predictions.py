@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ragguard.analysis.validation.contexts import OUTCOMES
-from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.analysis.tables import Cell, Table
+from ragguard.lab.validation.contexts import OUTCOMES
 from ragguard.metrics.agreement import Correlation, Kind, correlate, paired_bootstrap
 from ragguard.metrics.arrays import Booleans, Floats
 from studies.samples import Sample

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ragguard.analysis.validation.tables import Table
+from ragguard.analysis.tables import Table
 from ragguard.engines.base import EngineInfo
 
 ON_NANO: Mapping[str, tuple[str, ...]] = {

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ragguard.analysis.validation.answering import grader, with_answers, with_outcomes
-from ragguard.analysis.validation.contexts import OUTCOMES, Context, Progress, silent
 from ragguard.engines.base import Engine
 from ragguard.engines.entailer import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
+from ragguard.lab.validation.answering import grader, with_answers, with_outcomes
+from ragguard.lab.validation.contexts import OUTCOMES, Context, Progress, silent
 from ragguard.metrics import (
     alpha_ndcg,
     answerable_questions,

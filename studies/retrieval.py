@@ -14,11 +14,11 @@ from itertools import zip_longest
 import numpy as np
 
 from ragguard import world
-from ragguard.analysis.validation.contexts import Context, Progress, score_contexts, silent
-from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.analysis.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
+from ragguard.lab.validation.contexts import Context, Progress, score_contexts, silent
 from ragguard.metrics.arrays import Floats
 from ragguard.records import Passage, Score
 from ragguard.scorers.contexts import CLOSED_BOOK, Key

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.analysis.validation.answering import with_answers, with_outcomes
-from ragguard.analysis.validation.contexts import Context, Progress, silent
 from ragguard.engines.base import Engine
+from ragguard.lab.validation.answering import with_answers, with_outcomes
+from ragguard.lab.validation.contexts import Context, Progress, silent
 from ragguard.metrics.arrays import Booleans, Floats, Integers
 from studies.annotations import Annotated
 from studies.pools import draw

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.analysis.validation.contexts import Progress, silent
-from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.analysis.tables import Cell, Table
+from ragguard.lab.validation.contexts import Progress, silent
 from ragguard.metrics import best_alpha, correlate, f, f_e, t, t_u
 from ragguard.metrics.arrays import Booleans, Floats, Integers
 from studies.pooled import pooled_difference

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ragguard import world
-from ragguard.analysis.validation.answering import with_answers
-from ragguard.analysis.validation.contexts import Context, Progress, silent
-from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.analysis.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.entailer import EngineEntailer
 from ragguard.engines.prompts import load_prompts
+from ragguard.lab.validation.answering import with_answers
+from ragguard.lab.validation.contexts import Context, Progress, silent
 from ragguard.metrics import correlate, ndcg, pct_proc, ra_nwg
 from ragguard.scorers.asker import Asker, Models
 from ragguard.scorers.probes import read_rating, response_grade

@@ -30,7 +30,7 @@ PUBLIC = {
         Calibration DistractorGuard Example HelpThreshold Judged Policy TopUtility
         UtilityThreshold
     """,
-    "ragguard.parts": """
+    "ragguard.scale": """
         PartFolder PartJob Processes ScoringSettings carry_out prepare
     """,
     "ragguard.scorers": """

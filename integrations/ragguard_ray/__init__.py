@@ -2,7 +2,7 @@
 imports no Ray.
 
 Through Ray go the description of a part and its counts alone. Actors read the input and write the results themselves.
-An actor or a node that is lost is a lost worker: the driver in `ragguard/parts/job.py` starts another one.
+An actor or a node that is lost is a lost worker: the driver in `ragguard/scale/job.py` starts another one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from importlib.util import find_spec
 from typing import Any
 
 from ragguard.errors import InvalidInput, MissingDependency, RagguardError, StoreError, WorkerLost
-from ragguard.parts.job import PartJob, Worker
-from ragguard.parts.part import Part
-from ragguard.parts.part_scorer import PartScorer
 from ragguard.runtime.arguments import number_between, whole_number
 from ragguard.runtime.faults import describe
+from ragguard.scale.job import PartJob, Worker
+from ragguard.scale.part import Part
+from ragguard.scale.part_scorer import PartScorer
 from ragguard.storage.files.partfolder import PartCounts
 from ragguard.text.secret_filter import logger
 

@@ -22,7 +22,6 @@ from ragguard.advice.calibration import (
     choose_threshold,
 )
 from ragguard.advice.evidence import THRESHOLD, correctness, find_evidence, judge, sufficiency
-from ragguard.analysis.conformal import check_same
 from ragguard.capture.open_runs import BUDGET_MS, CapturedRun
 from ragguard.errors import AdviceError, CalibrationError, EngineTimeout, InvalidInput
 from ragguard.records import Advice, AdviceStatus, RetrievalStep, Run, Usage
@@ -37,6 +36,7 @@ from ragguard.scorers.question import Ask
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import View, numbered
 from ragguard.service.run_scoring import RunScoring
+from ragguard.storage.files.calibration import check_same
 
 AT_ONCE = 48
 """The number of calls that are judged at once at the most."""

@@ -7,7 +7,7 @@ and at T where there is none. Its loss is what stopping costs beside going on to
     L(λ) = max over λ' ≥ λ of max(0, c(T) − c(τ(λ')))
 
 The maximum makes the loss fall with λ, as conformal risk control asks for
-(`ragguard.analysis.conformal`), and is never less than the loss of λ itself.
+(`ragguard.metrics.conformal`), and is never less than the loss of λ itself.
 The smallest λ whose corrected mean loss on n runs is at most `max_loss` is chosen; then, for
 a run that is exchangeable with these, the expected correctness lost by stopping when advised is at most `max_loss`.
 """
@@ -22,9 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ragguard.analysis.conformal import keeps_bound, least_examples, load_calibration, save_calibration
 from ragguard.errors import CalibrationError, InvalidInput
+from ragguard.metrics.conformal import keeps_bound, least_examples
 from ragguard.records import Run
+from ragguard.storage.files.calibration import load_calibration, save_calibration
 
 KIND, FORMAT = "advice", 2
 

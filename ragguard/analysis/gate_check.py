@@ -6,16 +6,14 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 from ragguard.analysis.comparison import TOO_FEW, UNDECIDED, Comparison, interval_text
-from ragguard.analysis.labels.corrected import CorrectedChanges, corrected_changes
-from ragguard.analysis.labels.label_file import read_label_file
 from ragguard.analysis.pairs import Questions, compare, read_questions
-from ragguard.analysis.validation.tables import Table
+from ragguard.analysis.tables import Table
 from ragguard.analysis.wording import question_line
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Level
@@ -79,12 +77,34 @@ def hold(
     return CheckedCondition(said, meant[0], difference, low=low, high=high, passed=passed)
 
 
+class CorrectedMeans(Protocol):
+    """The means of both sides that labels of people correct."""
+
+    @property
+    def differences(self) -> Mapping[str, tuple[float, float, float]]:
+        """The difference of each corrected metric with the ends of its interval."""
+        ...
+
+    def table(self) -> Table:
+        """Returns the means as a table."""
+        ...
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the means as plain data for JSON."""
+        ...
+
+
+Side = tuple[str | Path, range | None]
+"""A store, folder of parts or score file, and the `seq` of its runs; None for all."""
+Correct = Callable[[Sequence[Side]], CorrectedMeans]
+
+
 @dataclass(frozen=True, slots=True)
 class GateCheck:
     """A comparison, and the bounds to which it was held."""
 
     found: Comparison
-    changes: CorrectedChanges | None
+    changes: CorrectedMeans | None
     """The means that labels of people correct; None without labels."""
     gates: list[CheckedCondition]
     thin: list[str]
@@ -155,7 +175,7 @@ def check(
     fail_if: str | Sequence[str] = (),
     *,
     baseline: str | None = None,
-    labels: str | Path | None = None,
+    correct: Correct | None = None,
     corrected: bool = False,
     trust_failed: bool = False,
 ) -> GateCheck:
@@ -166,14 +186,13 @@ def check(
         after: The second side; with a baseline None, which is the runs of the first side since its last baseline.
         fail_if: Bounds on differences, such as `udcg < -0.02`.
         baseline: The baseline of the first side that is compared; None: all of its runs.
-        labels: A file of labels of people, of both sides.
+        correct: Corrects the means of both sides by labels of people, such as `corrected_by` of a label file.
         corrected: True: the bounds are on the differences that the labels correct.
         trust_failed: True: bounds may rest on numbers of a model that failed its examination in them.
     """
     conditions = list(map(parsed, [fail_if] if isinstance(fail_if, str) else fail_if))
-    if corrected and (labels is None or not conditions):
+    if corrected and (correct is None or not conditions):
         raise InvalidInput("--corrected", True, "--labels FILE and --fail-if beside it, which it is about")
-    people = None if labels is None else read_label_file(labels, models=True)
     spans: tuple[range | None, range | None] = (None, None)
     said, doubts = "", list[str]()
     if baseline is not None:
@@ -183,8 +202,10 @@ def check(
     chosen = (before, spans[0]), (after, spans[1])
     sides = read_questions(*chosen[0]), read_questions(*chosen[1])
     found = compare(*sides)
-    changes = None if people is None else corrected_changes(chosen, people)
-    gaps = {one.metric: (one.difference, one.low, one.high) for one in found.changes}
+    changes = None if correct is None else correct(chosen)
+    gaps: Mapping[str, tuple[float, float, float]] = {
+        one.metric: (one.difference, one.low, one.high) for one in found.changes
+    }
     why = "metrics that both sides have; score both with the same scorers"
     if corrected and changes is not None:
         gaps, why = changes.differences, "metrics that the labels correct on both sides"

@@ -41,7 +41,7 @@ from ragguard.storage.sqlite.overview import SCALE, Overview, StepLine
 
 BLOCK = 50
 """The number of runs in one block of data."""
-PAGE_FILES = files("ragguard.analysis") / "page_files"
+_PAGE_FILES = files("ragguard.analysis") / "page_files"
 Data = dict[str, Any]
 Texts = dict[str, int]
 """Texts in the order of their numbers, so that a passage retrieved often is written once."""
@@ -79,9 +79,9 @@ def write_html(
 def _write(
     runs: Iterable[Overview], page: IO[str], title: str, remarks: Callable[[], Sequence[str]], events: str
 ) -> int:
-    style, script = ((PAGE_FILES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    style, script = ((_PAGE_FILES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     policy = content_policy(style, script) + ("; connect-src 'self'" if events else "")
-    head, _, foot = (PAGE_FILES / "page.html").read_text(encoding="utf-8").partition("<!-- data -->")
+    head, _, foot = (_PAGE_FILES / "page.html").read_text(encoding="utf-8").partition("<!-- data -->")
     page.write(
         head.replace("{{policy}}", policy).replace("{{title}}", escape(title)).replace("{{style}}", style)
     )

@@ -10,9 +10,6 @@ from typing import Annotated, cast
 import typer
 
 from ragguard.advice import AdviceCalibration
-from ragguard.analysis.labels.label_file import read_label_file, with_labels
-from ragguard.analysis.validation.dataset import read_dataset
-from ragguard.analysis.validation.udcg_fit import fit_udcg
 from ragguard.cli.run_source import RunFiles, RunSource
 from ragguard.cli.terminal import (
     EngineAddress,
@@ -28,6 +25,9 @@ from ragguard.client import RagGuard
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.calibration import Calibration, Order, examples_of
+from ragguard.lab.labels.label_file import read_label_file, with_labels
+from ragguard.lab.validation.dataset import read_dataset
+from ragguard.lab.validation.udcg_fit import fit_udcg
 from ragguard.records import Run
 from ragguard.runtime.arguments import check_output, share
 

@@ -14,6 +14,7 @@ import typer
 from ragguard.analysis.gate_check import GateCheck, check
 from ragguard.analysis.wording import as_markup, question_line
 from ragguard.cli.terminal import LabelFile, say, screen, show_results
+from ragguard.lab.labels.corrected import corrected_by
 from ragguard.runtime.arguments import check_output
 from ragguard.storage.sqlite import baselines
 
@@ -65,7 +66,7 @@ def run(
         after,
         fail_if or (),
         baseline=baseline,
-        labels=labels,
+        correct=None if labels is None else corrected_by(labels),
         corrected=on_corrected,
         trust_failed=trust_failed,
     )

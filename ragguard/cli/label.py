@@ -11,10 +11,10 @@ from typing import Annotated
 import click
 import typer
 
-from ragguard.analysis.labels.items import GRADED, LabelItem, in_order_of_worth, items_of
-from ragguard.analysis.labels.label_file import agreements, line_of, read_label_file, write_label_page
 from ragguard.cli.terminal import refuse_together, say
 from ragguard.errors import InvalidInput
+from ragguard.lab.labels.items import GRADED, LabelItem, in_order_of_worth, items_of
+from ragguard.lab.labels.label_file import agreements, line_of, read_label_file, write_label_page
 from ragguard.runtime.arguments import check_output
 from ragguard.storage.source import open_source
 

@@ -19,7 +19,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ragguard.analysis.validation.fields import json_lines
 from ragguard.cli.terminal import EngineAddress, PromptSetName, say
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
@@ -32,6 +31,7 @@ from ragguard.scorers.coverage import Ratings
 from ragguard.scorers.probes import read_lines, read_sub_questions
 from ragguard.scorers.question import SampleQuestion, answered
 from ragguard.scorers.run_facts import ANSWERS
+from ragguard.storage.files.fields import json_lines
 from ragguard.storage.files.runfile import write_runs
 
 

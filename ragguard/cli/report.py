@@ -12,8 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from ragguard.analysis.hops import hop_table
-from ragguard.analysis.labels.corrected import corrected
-from ragguard.analysis.labels.label_file import read_label_file
 from ragguard.analysis.page import explanation_of, selection_numbers, summary, write_html
 from ragguard.analysis.wording import (
     MISLEADS,
@@ -29,6 +27,8 @@ from ragguard.analysis.wording import (
 )
 from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_results, show_table
 from ragguard.errors import InvalidInput
+from ragguard.lab.labels.corrected import corrected
+from ragguard.lab.labels.label_file import read_label_file
 from ragguard.records import ScoredRun
 from ragguard.runtime.arguments import check_output
 from ragguard.scorers.exam.record import remarks_on

@@ -31,11 +31,11 @@ from ragguard.client import RagGuard
 from ragguard.engines.connect import connect_judge
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineError, EngineTimeout, InvalidInput, LowLabelMass, StoreError
-from ragguard.parts.job import PartJob
-from ragguard.parts.part import find_runs
 from ragguard.records import ScoredRun, Usage
 from ragguard.runtime.arguments import check_output
 from ragguard.runtime.faults import without_times
+from ragguard.scale.job import PartJob
+from ragguard.scale.part import find_runs
 from ragguard.scorers.plan import Plan, check_models
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.storage.files.runfile import write_scores

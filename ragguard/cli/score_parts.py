@@ -14,8 +14,8 @@ import typer
 from ragguard.cli.run_source import about_references
 from ragguard.cli.terminal import progress_bar, reason_lines, say
 from ragguard.errors import EngineError, InvalidInput
-from ragguard.parts.job import Executor, PartJob, PreparedJob, carry_out, prepare
-from ragguard.parts.part_scorer import Processes
+from ragguard.scale.job import Executor, PartJob, PreparedJob, carry_out, prepare
+from ragguard.scale.part_scorer import Processes
 from ragguard.storage.files.partfolder import PartCounts
 
 

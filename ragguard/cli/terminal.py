@@ -25,7 +25,7 @@ from ragguard.errors import InvalidInput
 from ragguard.text.secret_filter import strip_control_characters
 
 if TYPE_CHECKING:
-    from ragguard.analysis.validation.tables import Table as ResultTable
+    from ragguard.analysis.tables import Table as ResultTable
 
 DEFAULT_WIDTH = 120
 """The width of a table where the terminal's width is not known, as in a CI log."""

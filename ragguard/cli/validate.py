@@ -12,15 +12,7 @@ from typing import Annotated
 
 import typer
 
-from ragguard.analysis.labels.corrected import judge_tables
-from ragguard.analysis.labels.label_file import read_label_file
-from ragguard.analysis.validation.answering import answered_and_scored, compare_readers
-from ragguard.analysis.validation.contexts import Context, Progress, Scored, rank_values
-from ragguard.analysis.validation.correlations import measured
-from ragguard.analysis.validation.correlations import tables as correlation_tables
-from ragguard.analysis.validation.dataset import read_dataset
-from ragguard.analysis.validation.entailers import compare_entailers, entailer_of, read_pairs
-from ragguard.analysis.validation.tables import Table
+from ragguard.analysis.tables import Table
 from ragguard.cli.terminal import (
     ENGINES,
     JudgeAddress,
@@ -33,6 +25,14 @@ from ragguard.cli.terminal import (
 )
 from ragguard.engines.connect import connect
 from ragguard.errors import InvalidInput
+from ragguard.lab.labels.corrected import judge_tables
+from ragguard.lab.labels.label_file import read_label_file
+from ragguard.lab.validation.answering import answered_and_scored, compare_readers
+from ragguard.lab.validation.contexts import Context, Progress, Scored, rank_values
+from ragguard.lab.validation.correlations import measured
+from ragguard.lab.validation.correlations import tables as correlation_tables
+from ragguard.lab.validation.dataset import read_dataset
+from ragguard.lab.validation.entailers import compare_entailers, entailer_of, read_pairs
 from ragguard.runtime.arguments import check_output
 from ragguard.storage.source import open_source
 

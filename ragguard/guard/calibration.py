@@ -2,7 +2,7 @@
 
 The loss of an example is the share of its gold passages that a threshold would drop; it can only
 grow with the threshold. On exchangeable data the largest threshold whose corrected mean loss stays
-under the limit keeps the expected loss of the next example under it (`ragguard.analysis.conformal` has the bound).
+under the limit keeps the expected loss of the next example under it (`ragguard.metrics.conformal` has the bound).
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.analysis.conformal import keeps_bound, least_examples, load_calibration, save_calibration
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThreshold
+from ragguard.metrics.conformal import keeps_bound, least_examples
 from ragguard.records import Passage, RetrievalStep
 from ragguard.runtime.arguments import one_of
 from ragguard.scorers.grades import RELEVANT
+from ragguard.storage.files.calibration import load_calibration, save_calibration
 
 Floats = NDArray[np.float64]
 FORMAT = 2

@@ -16,7 +16,6 @@ from pathlib import Path
 from threading import TIMEOUT_MAX
 from typing import Any, NoReturn
 
-from ragguard.analysis.conformal import check_same
 from ragguard.capture.anywhere import decided
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.snapshot import documents_in, passage_of
@@ -38,6 +37,7 @@ from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import in_parallel
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import BackgroundLoop
+from ragguard.storage.files.calibration import check_same
 
 CALIBRATED_AT_ONCE = 16
 THREAD_GRACE_S = 0.015

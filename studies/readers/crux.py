@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.fields import json_lines
-from ragguard.analysis.validation.rankings import Question, qrel_files, ranked_contexts, read_qrels
+from ragguard.lab.validation.contexts import Context
+from ragguard.lab.validation.rankings import Question, qrel_files, ranked_contexts, read_qrels
 from ragguard.metrics import alpha_ndcg, answerable_questions, coverage
+from ragguard.storage.files.fields import json_lines
 from studies.readers.lists import numbers
 
 ENOUGH = 3

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ragguard.analysis.validation.fields import Fields, json_lines, lines_of
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
 from ragguard.runtime.faults import describe
+from ragguard.storage.files.fields import Fields, json_lines, lines_of
 
 
 def numbers(fields: Fields, name: str) -> tuple[float, ...]:

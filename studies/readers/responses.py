@@ -16,11 +16,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.fields import Fields
 from ragguard.errors import InvalidInput
+from ragguard.lab.validation.contexts import Context
 from ragguard.metrics import f, f_e, ndcg, t, t_u
 from ragguard.records import Passage
+from ragguard.storage.files.fields import Fields
 from studies.readers.lists import first, json_objects, numbers
 from studies.selections import Selection
 

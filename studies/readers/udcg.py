@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.fields import Fields
-from ragguard.analysis.validation.rankings import outcome_of
+from ragguard.lab.validation.contexts import Context
+from ragguard.lab.validation.rankings import outcome_of
 from ragguard.metrics import udcg, utility
+from ragguard.storage.files.fields import Fields
 from studies.readers.lists import json_objects, objects, passages_of
 
 _OURS = "udcg ("

@@ -14,9 +14,9 @@ from ragguard.advice.calibration import (
     choose_threshold,
     stop_at,
 )
-from ragguard.analysis.conformal import check_same
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.guard.calibration import Calibration
+from ragguard.storage.files.calibration import check_same
 
 LEVELS = [0.0, 0.1, 0.25, 0.5, 0.5, 0.75, 0.9, 1.0]
 TRACES = st.lists(

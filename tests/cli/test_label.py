@@ -11,9 +11,9 @@ from support.polling import eventually
 from support.stored import captured, store_scores
 from typer.testing import CliRunner
 
-from ragguard.analysis.labels.items import in_order_of_worth, items_of
-from ragguard.analysis.labels.label_file import line_of, read_label_file
 from ragguard.cli.app import app
+from ragguard.lab.labels.items import in_order_of_worth, items_of
+from ragguard.lab.labels.label_file import line_of, read_label_file
 from ragguard.storage.source import open_source
 from ragguard.storage.sqlite.store import Store
 

@@ -10,8 +10,8 @@ from support.runs import a_run
 from typer.testing import CliRunner
 
 from ragguard import world
-from ragguard.analysis.gate import ragguard_gate as ragguard_gate
 from ragguard.cli.app import app
+from ragguard.pytest_gate import ragguard_gate as ragguard_gate
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_runs, write_scores
 

@@ -13,7 +13,7 @@ from ragguard import RagGuard, connect
 from ragguard.engines import connect as connecting
 from ragguard.engines.llama import smol
 from ragguard.errors import EngineRejected
-from ragguard.parts.job import PartJob
+from ragguard.scale.job import PartJob
 from ragguard.scorers.settings import ScoringSettings
 
 NAMES = "RAGGUARD_ENGINE", "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from ragguard import DistractorGuard
-from ragguard.analysis.conformal import least_examples
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.guard.calibration import (
     Calibration,
@@ -18,6 +17,7 @@ from ragguard.guard.calibration import (
     mean_kept,
 )
 from ragguard.guard.policies import Judged, choose
+from ragguard.metrics.conformal import least_examples
 from ragguard.records import Passage, RetrievalStep
 
 

@@ -11,7 +11,7 @@ from support.floors import FLOORS
 from docs import generate
 
 ROOT = Path(__file__).parents[2]
-DOORS = ("ragguard", "ragguard.advice", "ragguard.engines", "ragguard.guard", "ragguard.parts", "ragguard.scorers",
+DOORS = ("ragguard", "ragguard.advice", "ragguard.engines", "ragguard.guard", "ragguard.scale", "ragguard.scorers",
          "ragguard.telemetry",
          "ragguard_haystack", "ragguard_langchain", "ragguard_llamaindex", "ragguard_ray")  # fmt: skip
 NAMES = [(module, name) for module in DOORS for name in import_module(module).__all__]

@@ -25,7 +25,7 @@ DRIVER = """
 import json, sys
 from support.recorded_scorer import Orders
 from pathlib import Path
-from ragguard.parts import PartJob, ScoringSettings, carry_out, prepare
+from ragguard.scale import PartJob, ScoringSettings, carry_out, prepare
 from ragguard_ray import RayActors
 
 told = json.loads(sys.argv[1])

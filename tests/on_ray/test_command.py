@@ -195,7 +195,7 @@ AFTER_ITS_END = """
 import sys
 import ray
 from ragguard.errors import WorkerLost
-from ragguard.parts import PartJob, ScoringSettings, prepare
+from ragguard.scale import PartJob, ScoringSettings, prepare
 from ragguard_ray import RayActors
 
 address, runs, out = sys.argv[1:]

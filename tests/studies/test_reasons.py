@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ragguard import connect
-from ragguard.analysis.validation.tables import Table
+from ragguard.analysis.tables import Table
 from studies.reasons import ON_NANO, with_reasons
 
 TABLE = Table("belief-samples", "Title", ("n", "r"), ((1, 0.5),), notes=("how it came about",))

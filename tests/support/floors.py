@@ -8,8 +8,8 @@ FLOORS = {
     "ragguard.storage": 3,
     "ragguard.analysis": 4, "ragguard.telemetry": 4,
     "ragguard.service": 5,
-    "ragguard.advice": 6, "ragguard.guard": 6, "ragguard.parts": 6, "ragguard.traces": 6,
+    "ragguard.advice": 6, "ragguard.guard": 6, "ragguard.traces": 6,
     "ragguard.client": 7,
-    "ragguard.serve": 8,
-    "ragguard.cli": 9, "ragguard.__main__": 9,
+    "ragguard.lab": 8, "ragguard.scale": 8, "ragguard.serve": 8,
+    "ragguard.cli": 9, "ragguard.pytest_gate": 9, "ragguard.__main__": 9,
 }  # fmt: skip

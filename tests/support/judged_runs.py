@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ragguard.analysis.labels.items import LabelItem
+from ragguard.lab.labels.items import LabelItem
 from ragguard.metrics.distraction import udcg, utility
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 

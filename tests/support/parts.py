@@ -9,11 +9,11 @@ from contextlib import closing
 from pathlib import Path
 
 from ragguard.errors import RagguardError
-from ragguard.parts import PartJob
-from ragguard.parts.job import Worker
-from ragguard.parts.part import Part
-from ragguard.parts.part_scorer import PartScorer
 from ragguard.records import Score, ScoredRun
+from ragguard.scale import PartJob
+from ragguard.scale.job import Worker
+from ragguard.scale.part import Part
+from ragguard.scale.part_scorer import PartScorer
 from ragguard.storage.files.partfolder import PartCounts, PartFolder, totals_of
 from ragguard.storage.sqlite.reader import StoreReader
 

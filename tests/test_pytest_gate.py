@@ -1,0 +1,72 @@
+"""The pytest fixture, in a test suite of its own as a user would have it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from ragguard.records import RetrievalStep, Run, Score, ScoredRun
+from ragguard.storage.files.runfile import write_scores
+
+ROOT = Path(__file__).parents[1]
+SUITE = """
+def test_holds(ragguard_gate):
+    assert ragguard_gate("a.jsonl", "b.jsonl", fail_if="udcg < -0.5").paired == 20
+
+def test_odd_arguments(ragguard_gate):
+    import pytest
+
+    for words in ((3, "b.jsonl"), ("a.jsonl", None)):
+        with pytest.raises(pytest.fail.Exception, match="allowed:"):
+            ragguard_gate(*words)
+    for odd in ({"udcg": 0}, [3]):
+        with pytest.raises(pytest.fail.Exception, match="fail.if: got"):
+            ragguard_gate("a.jsonl", "b.jsonl", fail_if=odd)
+
+def test_of_a_missing_store(ragguard_gate):
+    ragguard_gate("a.jsonl", "nothing.db")
+
+def test_fails(ragguard_gate):
+    ragguard_gate("a.jsonl", "b.jsonl", fail_if=["udcg < -0.05"])
+
+def test_half(ragguard_gate):
+    import pytest
+
+    with pytest.warns(UserWarning, match="Left out: 10 questions only before, 0 only after"):
+        ragguard_gate("a.jsonl", "half.jsonl", fail_if=["udcg < -0.5"])
+"""
+
+
+def scored(number, udcg):
+    run = Run(f"r{number}", f"Who is number {number}?", steps=[RetrievalStep("s")])
+    return ScoredRun(run, [Score("udcg", udcg, "step", run.id, "s")])
+
+
+def test_the_gate_passes_and_fails(tmp_path):
+    for name, base in (("a", 0.6), ("b", 0.5)):
+        write_scores(
+            [scored(number, base + number / 1000) for number in range(20)], tmp_path / f"{name}.jsonl"
+        )
+    write_scores([scored(number, 0.5) for number in range(10)], tmp_path / "half.jsonl")
+    (tmp_path / "test_gate.py").write_text(SUITE)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "ragguard.pytest_gate", "-p", "no:cacheprovider", str(tmp_path)],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+    )  # fmt: skip
+    assert "2 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+    assert "ragguard_gate: nothing.db" in done.stdout
+    assert "Traceback" not in done.stdout
+    assert "FAILED: udcg < -0.05; the difference is -0.1 (-0.100 … -0.100)" in done.stdout
+
+
+def test_gate_is_installed_with_the_package():
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    assert 'ragguard_gate = "ragguard.pytest_gate"' in pyproject
+
+
+def test_suites_that_do_not_use_it_do_not_wait_for_it():
+    """pytest loads it wherever ragguard is installed."""
+    code = "import sys, ragguard.pytest_gate; print('numpy' in sys.modules, 'rich' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == ["False", "False"]
