@@ -24,6 +24,7 @@ from ragguard.advice.calibration import (
 from ragguard.advice.evidence import THRESHOLD, correctness, find_evidence, judge, sufficiency
 from ragguard.capture.open_runs import BUDGET_MS, CapturedRun
 from ragguard.errors import AdviceError, CalibrationError, EngineTimeout, InvalidInput
+from ragguard.facts.steps import numbered
 from ragguard.records import Advice, AdviceStatus, RetrievalStep, Run, Usage
 from ragguard.runtime.arguments import milliseconds
 from ragguard.runtime.deadline import seconds_left, until
@@ -34,7 +35,7 @@ from ragguard.scorers.asker import ADVISING, SCORING, MeteredAsk
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.question import Ask
 from ragguard.scorers.scorer import Scorer
-from ragguard.scorers.view import View, numbered
+from ragguard.scorers.view import View
 from ragguard.service.run_scoring import RunScoring
 from ragguard.storage.files.calibration import check_same
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ragguard.advice.calibration import AdviceCalibration
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import RagguardError, shown_apart
+from ragguard.facts.steps import StepView, numbered
 from ragguard.records import Advice, AdviceAction
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.contested import SURE, Conflict, Contested, find_conflicts
@@ -28,7 +29,7 @@ from ragguard.scorers.probes import (
     relevance,
 )
 from ragguard.scorers.question import Ask, SampleQuestion, answered
-from ragguard.scorers.view import StepView, View, numbered
+from ragguard.scorers.view import View
 
 THRESHOLD = 0.5
 """The sufficiency from which the action is `answer` where nothing was calibrated."""

@@ -20,12 +20,12 @@ from ragguard.analysis.wording import (
     would_drop,
 )
 from ragguard.capture.model_calls import notice
+from ragguard.facts.explanation import STATES_REFERENCE, STATES_WRONG, Bridge, Explanation, explain
+from ragguard.facts.run_facts import ANSWERS, is_clear
+from ragguard.facts.steps import view_step
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalStep, Run, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.answers import SAME_WORDS
-from ragguard.scorers.explanation import STATES_REFERENCE, STATES_WRONG, Bridge, Explanation, explain
-from ragguard.scorers.run_facts import ANSWERS, is_clear
-from ragguard.scorers.view import view_step
 from ragguard.text.secret_filter import strip_control_characters
 
 BAR = 6

@@ -31,12 +31,12 @@ from ragguard.analysis.wording import (
     would_drop,
 )
 from ragguard.errors import InvalidInput, StoreError
+from ragguard.facts.explanation import Explanation, explain_facts
+from ragguard.facts.run_facts import READ, HopFacts, RunFacts, with_scores
 from ragguard.metrics.registry import METRICS
 from ragguard.records import MODEL_CALLS, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.exam.record import remarks_on
-from ragguard.scorers.explanation import Explanation, explain_facts
-from ragguard.scorers.run_facts import READ, HopFacts, RunFacts, with_scores
 from ragguard.storage.sqlite.overview import SCALE, Overview, StepLine
 
 BLOCK = 50

@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeAlias
 from rich.markup import escape
 
 from ragguard.errors import UnknownName
+from ragguard.facts.run_facts import CLEAR
 from ragguard.records import Score
-from ragguard.scorers.run_facts import CLEAR
 from ragguard.storage.sqlite.overview import SCALE, Overview
 from ragguard.text.secret_filter import strip_control_characters
 

@@ -28,8 +28,8 @@ from ragguard.analysis.page import write_html
 from ragguard.analysis.pairs import compare, read_questions
 from ragguard.analysis.wording import MISLEADS
 from ragguard.errors import InvalidInput, MissingDependency
+from ragguard.facts.explanation import Explanation, explain
 from ragguard.records import Decision
-from ragguard.scorers.explanation import Explanation, explain
 from ragguard.storage.files.runfile import write_runs
 from ragguard.world import Case, Retriever
 

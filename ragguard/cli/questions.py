@@ -24,13 +24,13 @@ from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import PromptSet, Task, load_prompts
 from ragguard.errors import EngineProtocolError, InvalidInput, LowLabelMass, PromptTooLong, ScoringError
+from ragguard.facts.run_facts import ANSWERS
 from ragguard.records import Passage, Run
 from ragguard.runtime.arguments import check_output
 from ragguard.scorers.asker import Asker, Models
 from ragguard.scorers.coverage import Ratings
 from ragguard.scorers.probes import read_lines, read_sub_questions
 from ragguard.scorers.question import SampleQuestion, answered
-from ragguard.scorers.run_facts import ANSWERS
 from ragguard.storage.files.fields import json_lines
 from ragguard.storage.files.runfile import write_runs
 

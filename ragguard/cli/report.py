@@ -27,12 +27,12 @@ from ragguard.analysis.wording import (
 )
 from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_results, show_table
 from ragguard.errors import InvalidInput
+from ragguard.facts.run_facts import BeliefGain
 from ragguard.lab.labels.corrected import corrected
 from ragguard.lab.labels.label_file import read_label_file
 from ragguard.records import ScoredRun
 from ragguard.runtime.arguments import check_output
 from ragguard.scorers.exam.record import remarks_on
-from ragguard.scorers.run_facts import BeliefGain
 from ragguard.storage.source import ScoredSource, open_source
 from ragguard.storage.sqlite.overview import Overview
 from ragguard.storage.sqlite.reader import StoreReader

@@ -19,9 +19,9 @@ from ragguard.analysis.page import STATES
 from ragguard.analysis.wording import MISLEADS, best, counted, named, question_line
 from ragguard.cli.terminal import screen
 from ragguard.errors import InvalidInput, RagguardError
+from ragguard.facts.run_facts import BeliefGain, is_clear
+from ragguard.facts.steps import view_step
 from ragguard.records import RetrievalStep, Score, ScoredRun
-from ragguard.scorers.run_facts import BeliefGain, is_clear
-from ragguard.scorers.view import view_step
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.text.secret_filter import strip_control_characters
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ragguard.runtime import lazy
 
 if TYPE_CHECKING:
+    from ragguard.facts.steps import StepView as StepView
     from ragguard.scorers.belief import Belief as Belief
     from ragguard.scorers.contested import Contested as Contested
     from ragguard.scorers.coverage import Coverage as Coverage
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from ragguard.scorers.scorer import Scorer as Scorer
     from ragguard.scorers.utility import Utility as Utility
     from ragguard.scorers.view import Caps as Caps
-    from ragguard.scorers.view import StepView as StepView
     from ragguard.scorers.view import View as View
 
 _HOMES = {
@@ -34,7 +34,7 @@ _HOMES = {
     "Plan": "ragguard.scorers.plan",
     "SampleQuestion": "ragguard.scorers.question",
     "Scorer": "ragguard.scorers.scorer",
-    "StepView": "ragguard.scorers.view",
+    "StepView": "ragguard.facts.steps",
     "Utility": "ragguard.scorers.utility",
     "View": "ragguard.scorers.view",
 }

@@ -17,6 +17,7 @@ import numpy as np
 
 from ragguard.engines.entailer import Pair
 from ragguard.errors import RagguardError
+from ragguard.facts.steps import StepView
 from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result
@@ -33,7 +34,7 @@ from ragguard.scorers.probes import (
 )
 from ragguard.scorers.question import Ask, EntailQuestion, LabelAnswer, answered
 from ragguard.scorers.scorer import ScoreWriter
-from ragguard.scorers.view import StepView, View, read_texts
+from ragguard.scorers.view import View, read_texts
 from ragguard.text.language import meaning_key
 
 SHOWN = 120

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from itertools import groupby, permutations
 from typing import TypeAlias
 
+from ragguard.facts.steps import StepView
 from ragguard.scorers.question import count_tokens, prompt_tokens
-from ragguard.scorers.view import StepView, View
+from ragguard.scorers.view import View
 
 ALL_ORDERS = 3
 """The most parallel steps for which the change of a step is the mean over all orders."""

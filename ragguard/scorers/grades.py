@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ragguard.errors import ScoringError
+from ragguard.facts.steps import StepView
 from ragguard.metrics import rarity
 from ragguard.metrics.topk import f, f_e, t, t_u
 from ragguard.records import Passage, Result, Stage
@@ -15,7 +16,7 @@ from ragguard.runtime.arguments import LARGEST, number_between, share
 from ragguard.scorers.probes import Reading, grade, read_rating
 from ragguard.scorers.question import Ask, LabelQuestion, answered
 from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter, of_list
-from ragguard.scorers.view import StepView, View, hash_references
+from ragguard.scorers.view import View, hash_references
 from ragguard.text.language import normalise
 
 RELEVANT = 4

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from ragguard.errors import CapExceeded, CircuitOpen, EngineTimeout, InvalidInput, NoText, RagguardError
+from ragguard.facts.steps import StepView
 from ragguard.records import (
     CONTENT_KIND,
     CUT_PASSAGES,
@@ -37,7 +38,7 @@ from ragguard.runtime.faults import message_of
 from ragguard.schema import checked_result
 from ragguard.scorers.probes import Reading
 from ragguard.scorers.question import Ask, Who
-from ragguard.scorers.view import Setting, StepView, View, hash_references
+from ragguard.scorers.view import Setting, View, hash_references
 from ragguard.text.language import Language
 from ragguard.text.secret_filter import without_secrets
 

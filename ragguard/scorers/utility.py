@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from ragguard.errors import CalibrationError, RagguardError
+from ragguard.facts.steps import StepView
 from ragguard.metrics.answers import query_gain
 from ragguard.metrics.distraction import LearnedUdcg, distracting_effect, udcg_of_parts, utility_parts
 from ragguard.records import CUT_TOKENS, Result, Stage
@@ -30,7 +31,7 @@ from ragguard.scorers.probes import (
 )
 from ragguard.scorers.question import Ask, LabelAnswer, LabelQuestion, answered, remarks_of_both
 from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter, of_list
-from ragguard.scorers.view import StepView, View
+from ragguard.scorers.view import View
 
 
 class _JudgedPassage(NamedTuple):

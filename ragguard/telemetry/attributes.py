@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Sequence
 
 from ragguard.capture.events import CALLER_ID
+from ragguard.facts.explanation import Explanation
 from ragguard.records import K_ERROR, Advice, Decision, Failure, Passage, RetrievalStep, Run, Score, Usage
-from ragguard.scorers.explanation import Explanation
 from ragguard.telemetry import names as n
 from ragguard.telemetry.values import Attributes, Content, Value, identifier
 from ragguard.text.plain import plain_metadata

@@ -28,10 +28,10 @@ from opentelemetry.trace import (
 
 from ragguard._version import __version__
 from ragguard.errors import InvalidInput, MissingDependency
+from ragguard.facts.explanation import explain
 from ragguard.records import RetrievalStep, Run, ScoredRun, TraceContext
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
-from ragguard.scorers.explanation import explain
 from ragguard.telemetry.attributes import Event, Writer, source
 from ragguard.telemetry.instruments import BacklogGauge, Instruments
 from ragguard.telemetry.values import Attributes, Content, identifier

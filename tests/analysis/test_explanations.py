@@ -16,7 +16,7 @@ from ragguard.analysis.hops import print_hops
 from ragguard.analysis.page import detail, explanation_of
 from ragguard.analysis.wording import MISLEADS
 from ragguard.cli.app import app
-from ragguard.scorers.explanation import explain
+from ragguard.facts.explanation import explain
 from ragguard.storage.source import open_source
 from ragguard.telemetry.otel import OtelSink
 

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragguard.engines.prompts import load_prompts
+from ragguard.facts.steps import view_step
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.scorers.contexts import Window, lay_out, window
 from ragguard.scorers.plan import UNKNOWN
 from ragguard.scorers.probes import belief
-from ragguard.scorers.view import Setting, view_run, view_step
+from ragguard.scorers.view import Setting, view_run
 
 WIDE = Window(math.inf, 0)
 

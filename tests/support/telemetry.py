@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from support.otlp_receiver import Received, Span
 
+from ragguard.facts.explanation import explain
 from ragguard.records import Run, Score
-from ragguard.scorers.explanation import explain
 from ragguard.telemetry.attributes import Writer
 from ragguard.telemetry.values import Content
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ragguard.analysis.comparison import interval_text
 from ragguard.analysis.tables import Cell, Table
 from ragguard.errors import InvalidInput
+from ragguard.facts.run_facts import ANSWERS
 from ragguard.lab.labels.items import METRIC_OF, LabelItem, Place, latest, run_items
 from ragguard.lab.labels.label_file import FEWEST, Label, agreements, by_place, check_text, read_label_file
 from ragguard.metrics.agreement import auc, cohen_kappa
@@ -23,7 +24,6 @@ from ragguard.metrics.prediction_powered import LEAST_LABELS, CorrectedMean, cor
 from ragguard.metrics.registry import METRICS
 from ragguard.records import Score, ScoredRun
 from ragguard.scorers.grades import RELEVANT
-from ragguard.scorers.run_facts import ANSWERS
 from ragguard.storage.source import open_source
 from ragguard.text.language import normalise
 

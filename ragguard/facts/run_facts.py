@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ragguard.facts.steps import numbered, view_step
 from ragguard.records import Run, Score
-from ragguard.scorers.view import numbered, view_step
 from ragguard.text.language import normalise
 
 LONGEST = 8

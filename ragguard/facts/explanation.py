@@ -11,9 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ragguard.metrics.answers import is_abstention
-from ragguard.records import Run, Score
-from ragguard.scorers.run_facts import (
+from ragguard.facts.run_facts import (
     CLEAR,
     BeliefGain,
     HopFacts,
@@ -23,6 +21,8 @@ from ragguard.scorers.run_facts import (
     mentions,
     names_in,
 )
+from ragguard.metrics.answers import is_abstention
+from ragguard.records import Run, Score
 from ragguard.text.language import normalise
 from ragguard.text.secret_filter import strip_control_characters
 

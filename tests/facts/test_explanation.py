@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from ragguard import RagGuard, world
+from ragguard.facts.explanation import explain
+from ragguard.facts.run_facts import findable, mentions, names_in
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score
-from ragguard.scorers.explanation import explain
-from ragguard.scorers.run_facts import findable, mentions, names_in
 
 QUESTION = "Where was the founder of Zantek Foods born?"
 FOUNDER = Passage("Ada Berg founded Zantek Foods.")
