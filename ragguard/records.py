@@ -207,6 +207,32 @@ class SubStep:
     status: Status = "ok"
 
 
+@dataclass(slots=True)
+class LeadSource:
+    """A passage of an earlier step from which a query took words."""
+
+    step_id: Id
+    position: int
+    """The passage's rank in its step, from 1, as in `Score.position`."""
+    passage_id: Id = ""
+
+
+@dataclass(slots=True)
+class Lead:
+    """Words of a step's query that stand in a passage which the model got before, and that neither the question nor an
+    earlier query had."""
+
+    words: str
+    """The words as the query has them."""
+    sources: list[LeadSource] = field(default_factory=list)
+    """The passages that have the words, the likeliest first; several are equally likely as far as words show."""
+
+    @property
+    def steps(self) -> list[str]:
+        """The ids of the steps that the passages belong to, each once; several: it cannot be told which one led on."""
+        return list(dict.fromkeys(source.step_id for source in self.sources))
+
+
 def places_of(k: int | None, passages: int, candidates: int, *, kept: int, dropped: int) -> int:
     """Returns K of a step from its `k` and from how many passages there are; `kept` and `dropped` by a guard."""
     if k is not None:
@@ -259,6 +285,9 @@ class RetrievalStep:
     None: not known; see `places`."""
     advice: Advice | None = None
     """The latest advice that was given after the step."""
+    led_by: list[Lead] | None = field(default=None, compare=False)
+    """The words that the query took from passages of earlier steps. None: not looked for yet; runs from a store and
+    scored runs have it, and `ragguard.facts.leads.with_leads` fills it in."""
 
     def __post_init__(self) -> None:
         """Replaces a single passage or text by a list of one: a text is a sequence and would be split up."""

@@ -17,6 +17,7 @@ from ragguard.analysis.wording import (
     line_of,
     named,
     remarks_on_fit,
+    remarks_on_leads,
     would_drop,
 )
 from ragguard.capture.model_calls import notice
@@ -78,7 +79,8 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
     head.append(f"\nrun {line_of(run.id)}{'' if run.steps else ': no retrieval was captured'}", "dim")
     hops: list[RenderableType] = []
     for number, step in enumerate(run.steps, 1):
-        hops += _about(step, scores_of[step.id], failures_of[step.id], explanation.bridges.get(number))
+        bridge = explanation.bridges.get(number)
+        hops += _about(run, step, scores_of[step.id], failures_of[step.id], bridge)
         seen = bool(step.candidates or step.passages)
         hops.append(_passages(step, scores_of[step.id], explanation, number) if seen else "")
     return Group(head, *hops)
@@ -106,7 +108,7 @@ def _reasons(failures: Sequence[Failure]) -> list[str]:
 
 
 def _about(
-    step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failure], bridge: Bridge | None
+    run: Run, step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failure], bridge: Bridge | None
 ) -> list[Text]:
     """Returns the lines about a hop: its query, its numbers, and what a reader has to know of these."""
     before = best(scores, "udcg", "candidates") if step.decision and step.decision.dropped else None
@@ -126,6 +128,7 @@ def _about(
         Text.assemble(f"hop {step.index + 1}: ", (strip_control_characters(step.query), "bold")),
         Text("   ".join(filter(None, [_places(step), outcome, *numbers]))),
     ]
+    lines += [Text(remark) for remark in remarks_on_leads(step, run.steps)]
     if bridge:
         lines.append(Text(bridge.remark))
     reached, chosen = best(scores, "proc"), best(scores, "pct_proc")

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from ragguard.errors import UnknownName
 from ragguard.facts.run_facts import CLEAR
-from ragguard.records import Score
+from ragguard.records import RetrievalStep, Score
 from ragguard.storage.sqlite.overview import SCALE, Overview
 from ragguard.text.secret_filter import strip_control_characters
 
@@ -166,6 +166,19 @@ def best(scores: Iterable[Score], name: str, stage: str = "passages") -> Score |
     """Returns the latest score of a name; a score against gold is preferred to one against the answer."""
     found = [score for score in scores if score.name == name and score.stage == stage][::-1]
     return min(found, key=lambda score: score.reference_source != "gold", default=None)
+
+
+def remarks_on_leads(step: RetrievalStep, steps: Sequence[RetrievalStep]) -> list[str]:
+    """Returns for each lead of a step which words its query took, and from which passages, by hop and rank."""
+    numbers = {one.id: number for number, one in enumerate(steps, 1)}
+    remarks = []
+    for lead in step.led_by or ():
+        places = [f"{numbers[one.step_id]}.{one.position}" for one in lead.sources if one.step_id in numbers]
+        if places:
+            several = " (which of them cannot be told)" if len(lead.steps) > 1 else ""
+            which = " or ".join(places)
+            remarks.append(f"↳ its query took “{line_of(lead.words)}” from passage {which}{several}")
+    return remarks
 
 
 def remarks_on_fit(scores: Iterable[Shortened]) -> list[str]:

@@ -20,6 +20,7 @@ from ragguard.engines.entailer import EngineEntailer, Entailer, Pair
 from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
+from ragguard.facts.leads import with_leads
 from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, ScoredRun, Usage, new_id
 from ragguard.runtime.faults import NOTICES, describe, result_or_error
 from ragguard.scorers.answers import Answers
@@ -311,6 +312,7 @@ async def evaluate(run: Run, asking: Awaitable[Sequence[Result]]) -> ScoredRun:
     """Returns a run with what a pipeline gives of it: `pipeline.results(run)`, or `results_so_far` of an open run. An
     exception becomes a failure. Never raises."""
     started = time.time_ns()
+    run = with_leads(run)
     try:
         results = await asking
     except Exception as error:  # noqa: BLE001 - a fault of a scorer is a record as well

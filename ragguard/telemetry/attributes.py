@@ -80,6 +80,16 @@ class Writer:
         span.add(n.GEN_AI_OPERATION, "retrieval")
         return _identified(span, "RETRIEVER", step.run_id, step)
 
+    def lead(self, step: RetrievalStep, earlier_id: str) -> Attributes:
+        """Returns the attributes of the link from a step's evaluation to an earlier step that led to its query."""
+        link = Attributes()
+        leads = [lead for lead in step.led_by or () if earlier_id in lead.steps]
+        positions = {one.position for lead in leads for one in lead.sources if one.step_id == earlier_id}
+        if self.content.inputs and self.content.outputs:
+            link.add(n.LED_BY_WORDS, [lead.words for lead in leads])
+        link.add(n.LED_BY_POSITIONS, sorted(positions))
+        return link
+
     def decision(self, decision: Decision, step: RetrievalStep) -> Attributes:
         """Returns the attributes of a guard's GUARDRAIL span."""
         span = Attributes()

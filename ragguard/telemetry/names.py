@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-Carrier = Literal["run", "step", "evaluation", "guard", "advice", "passage", "event", "resource", "metric"]
+Carrier = Literal[
+    "run", "step", "evaluation", "link", "guard", "advice", "passage", "event", "resource", "metric"
+]
 
 
 class Name(str):
@@ -79,6 +81,11 @@ OURS = (
     STEP_ID := Name("ragguard.step.id", "string", "the step, as in the store", "step", "evaluation", "guard", "advice"),
     STEP_INDEX := Name("ragguard.step.index", "int", "the step's place in the run, from 0", "step", "evaluation"),
     STEP_TURN := Name("ragguard.step.turn", "int", "steps of one turn ran in parallel", "step"),
+    LED_BY_POSITIONS := Name(
+        "ragguard.led_by.positions", "int[]",
+        "on a link to the span of an earlier step: the ranks of the passages from which the query took words", "link",
+    ),
+    LED_BY_WORDS := Name("ragguard.led_by.words", "string[]", "the words that the query took", "link", content=True),
     STEP_STATUS := Name("ragguard.step.status", "string", "ok, error, cancelled, interrupted", "step"),
     STEP_QUERY_HASH := Name("ragguard.step.query.hash", "string", "SHA-256 of the query, 16 digits", "step"),
     DOCUMENTS_TOTAL := Name("ragguard.documents.total", "int", "passages the step gave to the model", "step"),

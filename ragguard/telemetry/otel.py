@@ -120,7 +120,9 @@ class OtelSink:
         targets = {"": parent}
         for step in run.steps:
             targets[step.id] = self._target(step, parent)
-            self._evaluation(scored, targets[step.id], step)
+            led_by = dict.fromkeys(id for lead in step.led_by or () for id in lead.steps)
+            links = [Link(targets[id], self._write.lead(step, id).values) for id in led_by if id in targets]
+            self._evaluation(scored, targets[step.id], step, links)
         return targets
 
     async def flush(self) -> None:
@@ -212,8 +214,11 @@ class OtelSink:
         span.end(end)
         return span.get_span_context()
 
-    def _evaluation(self, scored: ScoredRun, target: SpanContext, step: RetrievalStep | None) -> None:
-        """Writes the scores and failures of a step; None: those of the run as a whole."""
+    def _evaluation(
+        self, scored: ScoredRun, target: SpanContext, step: RetrievalStep | None, links: Sequence[Link] = ()
+    ) -> None:
+        """Writes the scores and failures of a step, linked to it and to the steps that led to it; None: those of the
+        run as a whole."""
         step_id = "" if step is None else step.id
         scores = [score for score in scored.scores if score.step_id == step_id]
         failures = [failure for failure in scored.failures if failure.step_id == step_id]
@@ -232,7 +237,7 @@ class OtelSink:
                 scores, scored.run.id, step, None if step is not None else explain(scored.run, scored.scores)
             ),
             error=_line(failures[0].error) if failures and not scores else None,
-            links=[Link(target)],
+            links=[Link(target), *links],
             events=events,
         )
 

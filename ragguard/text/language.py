@@ -21,6 +21,12 @@ _ONE_FORM = str.maketrans(
      **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"), **dict.fromkeys("\u201c\u201d\u201e\u201f", '"')}
 )  # fmt: skip
 """Dashes and quotation marks that differ by typography alone."""
+COMMON = frozenset(
+    "a an and are as at be but by can did do does for from had has have how i if in into is it its me my no not of on "
+    "or our so than that the their them then there these they this to was we were what when where which who whom "
+    "whose why will with would you your".split()
+)
+"""The most common words of English, which say nothing about a text's subject."""
 _CHOICE = re.compile(r"\{([^}]*)\}")
 _QUOTED = re.compile(r"""(?<!\S)(["'])(\S|\S.{0,300}?\S)\1(?=[.,;:!?]?(?:\s|$))""", re.DOTALL)
 _OPENING = "([{¿¡«"

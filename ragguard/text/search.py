@@ -16,6 +16,7 @@ import numpy as np
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
+from ragguard.text.language import COMMON
 from ragguard.text.secret_filter import logger
 
 KINDS = (".md", ".txt", ".rst", ".html", ".py", ".pdf")
@@ -39,11 +40,6 @@ _TAG = re.compile(r"</?[a-z!][^>]*>", re.IGNORECASE)
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 _IDEOGRAPHS = "\u3040-\u30ff\u4e00-\u9fff"
 _WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+")
-_COMMON = frozenset(
-    "a an and are as at be but by can did do does for from had has have how i if in into is it its me my no not of on "
-    "or our so than that the their them then there these they this to was we were what when where which who whom "
-    "whose why will with would you your".split()
-)
 
 
 @dataclass(slots=True)
@@ -109,7 +105,7 @@ def split(text: str) -> list[str]:
 
 def content_words(text: str) -> list[str]:
     """Returns the words of a text in their order, without the most common ones of English."""
-    return [word for word in _WORD.findall(text) if word.lower() not in _COMMON]
+    return [word for word in _WORD.findall(text) if word.lower() not in COMMON]
 
 
 class Index:

@@ -44,6 +44,7 @@ class Span:
     attributes: dict[str, Any]
     events: list[tuple[str, dict[str, Any]]]
     links: list[tuple[str, str]]
+    about_links: list[dict[str, Any]]
     scope: str
     resource: dict[str, Any]
     dropped: int
@@ -122,6 +123,7 @@ def _spans(received: Received, body: bytes) -> None:
                         attributes_of(span.attributes),
                         [(event.name, attributes_of(event.attributes)) for event in span.events],
                         [(link.trace_id.hex(), link.span_id.hex()) for link in span.links],
+                        [attributes_of(link.attributes) for link in span.links],
                         scope.scope.name,
                         attributes_of(resource.resource.attributes),
                         span.dropped_attributes_count,

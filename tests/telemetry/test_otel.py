@@ -13,7 +13,7 @@ from support.otlp_receiver import attributes_of, otlp_receiver
 from support.scored_runs import two_hops
 
 from ragguard.errors import InvalidInput
-from ragguard.records import Failure, Passage, Score, TraceContext
+from ragguard.records import Failure, Lead, LeadSource, Passage, Score, TraceContext
 from ragguard.telemetry import names
 from ragguard.telemetry.otel import OtelSink
 from ragguard.telemetry.sink import Sink
@@ -84,6 +84,20 @@ async def test_inside_an_application_its_spans_are_the_parents(collector, provid
     assert collector.of("CHAIN") == []
     assert {span.parent_id for span in collector.of("RETRIEVER")} == {root.span_id}
     assert collector.of("EVALUATOR")[0].links == [(root.trace_id, root.span_id)]
+
+
+@pytest.mark.parametrize("content", [False, True])
+async def test_a_hops_evaluation_is_linked_to_the_hop_that_led_to_it(collector, provider, content):
+    scored = two_hops()
+    first, second = scored.run.steps
+    second.led_by = [Lead("Zangard Bank", [LeadSource(first.id, 2), LeadSource("gone", 1)])]
+    await OtelSink(provider, capture_content=content).submit(scored)
+    retrievals, evaluations = collector.of("RETRIEVER"), collector.of("EVALUATOR")[1:]
+    assert [len(span.links) for span in evaluations] == [1, 2]
+    assert evaluations[1].links[1] == (retrievals[0].trace_id, retrievals[0].span_id)
+    about = evaluations[1].about_links[1]
+    assert about["ragguard.led_by.positions"] == [2]
+    assert about.get("ragguard.led_by.words") == (["Zangard Bank"] if content else None)
 
 
 async def test_a_foreign_retrieval_span_is_scored_instead_of_a_second_one(collector, provider):

@@ -17,6 +17,7 @@ from sqlite3 import Row
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ragguard.capture.events import StepAmended
+from ragguard.facts.leads import with_leads
 from ragguard.records import (
     Advice,
     Decision,
@@ -243,7 +244,7 @@ def runs_at(connection: sqlite3.Connection, seqs: Iterable[int], *, texts: bool 
     for row, body in steps:
         run = runs[row["run"]]
         run.steps.append(step_of(row, body, run.id, known))
-    return runs
+    return {seq: with_leads(run) for seq, run in runs.items()} if texts else runs
 
 
 def scores_at(
