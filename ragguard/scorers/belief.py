@@ -12,10 +12,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
-from ragguard.errors import RagguardError, ScoringError
+from ragguard.errors import CapExceeded, RagguardError, ScoringError
 from ragguard.metrics.answers import is_abstention
+from ragguard.metrics.credit import shapley_of_orders
 from ragguard.records import CUT_TOKENS, LEFT_OUT, ReferenceSource, Result
-from ragguard.runtime.arguments import one_of, share, true_or_false, whole_number
+from ragguard.runtime.arguments import number_between, one_of, share, true_or_false, whole_number
 from ragguard.scorers.contexts import (
     ALL_ORDERS,
     CLOSED_BOOK,
@@ -51,6 +52,10 @@ By = Literal["samples", "likelihood", "auto"]
 _SURE = 0.8
 """The least probability of the references, as whole texts, for which no answers are drawn. The belief is then known to
 lie between that probability and 1, an error no larger than that of ten sampled answers."""
+_OVER_CREDIT = (
+    "telling what each of so many hops is worth among all would take more contexts than may be read for it; raise "
+    "Belief(credit=...), or measure belief by likelihood, which is cheaper"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +72,20 @@ class _Wanted(NamedTuple):
     """A score to give: a change between contexts, of one kind of estimate."""
 
     name: str
-    change: Change
+    change: Change | None
+    """None: its contexts are more than may be read."""
     contexts: StepContexts | None = None
     """The contexts of the step that the score is about; None for the run."""
     kind: Kind = "soft"
+    orders: Sequence[Change] = ()
+    """The changes of which `change` is the mean, where they are some of many: their spread adds to the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """Gives `seper`, `seper_hard`, `delta_seper`, `delta_seper_alone`, `delta_seper_selection`, `semantic_entropy`
-    and the scores that follow from them; with `by="likelihood"` the likelihoods of the references instead."""
+    """Gives `seper`, `seper_hard`, `delta_seper`, `delta_seper_alone`, `delta_seper_selection`, `semantic_entropy`,
+    the scores that follow from them, and what each hop is worth among all, `credit` and `loss_without`; with
+    `by="likelihood"` the likelihoods of the references instead."""
 
     name: ClassVar[str] = "belief"
     version: ClassVar[str] = "2"
@@ -115,11 +124,18 @@ class Belief:
         whole_number("Belief.samples", self.samples, 1)
         share("Belief.tau", self.tau)
         true_or_false("Belief.selection", self.selection)
+        if self.credit is not None and self.credit != 0:
+            number_between("Belief.credit", self.credit, 1, 100, "0, or a number from 1 to 100, or None")
         for name, allowed in (
             ("equivalence", Equivalence), ("match", Match), ("weights", Weights), ("kernel", Kernel),
             ("over_references", OverReferences), ("by", By),
         ):  # fmt: skip
             one_of(f"Belief.{name}", getattr(self, name), get_args(allowed))
+
+    credit: float | None = field(default=None, metadata=NEW_SETTING)
+    """How many times as many contexts may be read, at most, to tell what each hop is worth among all (`credit`,
+    `loss_without`): with 1 only what costs no further context, so that of one or two hops; 0: no credit. None: 2 by
+    likelihood, 1.5 by samples."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer, setting = ScoreWriter(view, self), view.setting
@@ -137,10 +153,13 @@ class Belief:
             )
             return writer.results()
         target = _target(writer)
-        layout = lay_out(steps, window(view), selection=self.selection and self.by != "likelihood")
-        sure: dict[Key, BeliefIn] = {}
         can = self.by == "likelihood" or "continuations" in setting.engine.capabilities
-        if self.by != "samples" and target.references and can:
+        likely_too = bool(self.by != "samples" and target.references and can)
+        credit = (2.0 if likely_too else 1.5) if self.credit is None else self.credit
+        selected = self.selection and self.by != "likelihood"
+        layout = lay_out(steps, window(view), selection=selected, credit=credit if target.references else 0)
+        sure: dict[Key, BeliefIn] = {}
+        if likely_too:
             likely = await likelihoods(view, layout.contexts, target.references, ask)
             _write(writer, layout, target, likely, _likelihood_scores(layout))
             sure = _sure(likely)
@@ -149,7 +168,8 @@ class Belief:
         if "entailment" in setting.exam.failed:
             writer.fail(setting.exam.error("entailment"), "beliefs from answers")
             return writer.results()
-        drawn, target = await self._draw(writer, layout, target, ask, sure)
+        credited = not likely_too
+        drawn, target = await self._draw(writer, layout, target, ask, sure, credited=credited)
         meanings = Meanings(
             view.run.question, ask, setting.language, self.equivalence, match=self.match, tau=self.tau
         )
@@ -160,16 +180,24 @@ class Belief:
                     meanings.words(sample.text)
         estimator = Estimator(self.weights, self.kernel, self.over_references)
         beliefs = await estimator.beliefs(drawn, target.references, meanings) | sure
-        _write(writer, layout, target, beliefs, self._wanted(layout, target))
+        _write(writer, layout, target, beliefs, self._wanted(layout, target, credited=credited))
         return writer.results()
 
     async def _draw(
-        self, writer: ScoreWriter, layout: Layout, target: Target, ask: Ask, sure: Container[Key]
+        self,
+        writer: ScoreWriter,
+        layout: Layout,
+        target: Target,
+        ask: Ask,
+        sure: Container[Key],
+        *,
+        credited: bool,
     ) -> tuple[dict[Key, SampleAnswer | RagguardError], Target]:
         """Draws answers in every context that a score is about, but for the `sure` ones, and shortens a long answer to
         compare them with, in one wave of questions; with `auto` there is a second one where the answers are mixed."""
         question, setting, seed = writer.view.run.question, writer.view.setting, writer.view.seed
-        used = {key for wanted in self._wanted(layout, target) for key in wanted.change}
+        scores = self._wanted(layout, target, credited=credited)
+        used = {key for wanted in scores for key in wanted.change or ()}
         keys = [key for key in layout.contexts if key in used and key not in sure]
         first = -(-self.samples // 2) if self.by == "auto" else self.samples
 
@@ -193,7 +221,7 @@ class Belief:
         drawn |= {key: _joined(answered(drawn[key]), other) for key, other in zip(mixed, more, strict=True)}
         return drawn, target
 
-    def _wanted(self, layout: Layout, target: Target) -> Iterator[_Wanted]:
+    def _wanted(self, layout: Layout, target: Target, *, credited: bool) -> Iterator[_Wanted]:
         """Yields the scores to give, in order; without references, those about entropy alone."""
         known = bool(target.references)
         if known:
@@ -213,6 +241,16 @@ class Belief:
                 yield _Wanted("delta_semantic_entropy", gain, contexts, "entropy")
         if known:
             yield _Wanted("delta_seper_total", layout.total)
+            if credited:
+                yield from _credit_scores(layout, "soft")
+
+
+def _credit_scores(layout: Layout, kind: Kind) -> Iterator[_Wanted]:
+    """Yields the scores of what each step is worth among all steps."""
+    for contexts in layout.steps:
+        if contexts.step.scored and (credit := contexts.credit):
+            yield _Wanted("loss_without", credit.loss, contexts, kind=kind)
+            yield _Wanted("credit", credit.shapley, contexts, kind=kind, orders=credit.orders)
 
 
 def _likelihood_scores(layout: Layout) -> Iterator[_Wanted]:
@@ -226,6 +264,7 @@ def _likelihood_scores(layout: Layout) -> Iterator[_Wanted]:
             yield _Wanted("delta_likelihood_alone", contexts.alone, contexts, "per_token")
             yield _Wanted("log_gain", contexts.change, contexts, "mean_logprob")
     yield _Wanted("delta_likelihood_total", layout.total, kind="per_token")
+    yield from _credit_scores(layout, "per_token")
 
 
 def _sure(likely: Beliefs) -> dict[Key, BeliefIn]:
@@ -294,13 +333,18 @@ def _write(
 ) -> None:
     """Adds the scores, or the failures for which they cannot be given. A score is the weighted sum, over the contexts
     of a change, of one kind of estimate."""
-    for name, change, contexts, kind in scores:
+    for name, change, contexts, kind, orders in scores:
         step, of = contexts.step if contexts else None, Target() if kind == "entropy" else target
         with writer.failing(name, step):
+            if change is None:
+                raise CapExceeded(_OVER_CREDIT)
             known = {key: answered(beliefs[key]) for key in change}
             estimates = {key: one.estimates[kind] for key, one in known.items()}
             value, stderr = combine(change, estimates)
             facts: dict[str, Any] = {}
+            if orders:
+                _, spread = shapley_of_orders([combine(gain, estimates).value for gain in orders])
+                stderr, facts["orders"] = math.hypot(stderr, spread), len(orders)
             for one in known.values():
                 facts |= one.metadata
             if cut := max((one.metadata.get(CUT_TOKENS, 0) for one in known.values()), default=0):

@@ -7,17 +7,22 @@ and its error. All values are plain data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby, permutations
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby, islice, permutations
 from typing import TypeAlias
 
 from ragguard.facts.steps import StepView
+from ragguard.metrics.credit import antithetic_orders, shapley_weights
 from ragguard.scorers.question import count_tokens, prompt_tokens
 from ragguard.scorers.view import View
 
 ALL_ORDERS = 3
 """The most parallel steps for which the change of a step is the mean over all orders."""
+_MOST_SETS = 8
+"""The most steps of which all sets are looked at."""
+_MOST_PAIRS = 50
+"""The most pairs of orders over which a credit is the mean."""
 
 Key: TypeAlias = tuple[str, ...]
 """The texts of a context; contexts with equal texts are one context."""
@@ -39,6 +44,19 @@ class BeliefContext:
 
 
 @dataclass(frozen=True, slots=True)
+class StepCredit:
+    """The worth of one step among all steps of the run."""
+
+    loss: Change | None = field(default_factory=dict)
+    """The change from all other steps to all steps; empty where the step brought nothing to read, None where that
+    would take more contexts than there may be."""
+    shapley: Change | None = field(default_factory=dict)
+    """The mean change by the step over all orders of the steps, or over the orders below; empty or None as above."""
+    orders: tuple[Change, ...] = ()
+    """The change by the step in each of the orders that are counted; empty where all are."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepContexts:
     """The beliefs that one step is about."""
 
@@ -53,6 +71,8 @@ class StepContexts:
     """The change from all that the step retrieved to what the model got of it; empty where these are the same."""
     parallel: int
     """How many steps there are in the turn of the step; beyond `ALL_ORDERS` they count in call order."""
+    credit: StepCredit | None = None
+    """None where no credit is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +93,11 @@ def lay_out(
     fit: Callable[[Sequence[StepView]], BeliefContext],
     *,
     selection: bool = False,
+    credit: float = 0,
 ) -> Layout:
     """Returns the contexts of a run's steps. `fit` makes one context from steps; with `selection`, each step whose
-    passages are not its candidates gets one with all its candidates, too."""
+    passages are not its candidates gets one with all its candidates, too. With `credit`, each step gets its credit, and
+    there are at most so many times as many contexts as without."""
     contexts: dict[Key, BeliefContext] = {CLOSED_BOOK: BeliefContext(CLOSED_BOOK)}
 
     def key(*steps: StepView) -> Key:
@@ -107,6 +129,14 @@ def lay_out(
                 )
             )
         before += reading
+    if credit:
+
+        def fresh(sets: Sequence[Sequence[StepView]]) -> int:
+            return len({fit(some).passages for some in sets if some} - contexts.keys())
+
+        spare = int(max(0.0, credit - 1) * len(contexts))
+        credits = iter(_credits(before, key, fresh, spare))
+        found = [replace(one, credit=next(credits) if one.step.readable else StepCredit()) for one in found]
     return Layout(contexts, tuple(found))
 
 
@@ -116,17 +146,62 @@ def _marginals(
     """Returns what each step of a turn adds to what was read before, as a mean over all orders of the turn."""
     indices = range(len(together))
     orders = [tuple(indices)] if len(together) > ALL_ORDERS else list(permutations(indices))
-    terms: list[list[tuple[Key, float]]] = [[] for _ in together]
-    for order in orders:
-        for position, index in enumerate(order):
-            # Steps of a turn stand in call order whatever the order they count in: equal sets, equal contexts.
-            earlier = [together[i] for i in sorted(order[:position])]
-            with_it = [together[i] for i in sorted(order[: position + 1])]
-            terms[index] += [
-                (key(*before, *with_it), 1 / len(orders)),
-                (key(*before, *earlier), -1 / len(orders)),
-            ]
-    return [_merged(changes) for changes in terms]
+    return _means([_gains(before, together, order, key) for order in orders], len(together))
+
+
+def _gains(
+    before: Sequence[StepView], steps: Sequence[StepView], order: Sequence[int], key: Callable[..., Key]
+) -> list[Change]:
+    """Returns what each step adds to what was read before it, where the steps count in this order."""
+    gains: list[Change] = [{} for _ in steps]
+    for position, index in enumerate(order):
+        # Steps stand in call order whatever the order they count in: equal sets, equal contexts.
+        earlier, with_it = _among(steps, order[:position]), _among(steps, order[: position + 1])
+        gains[index] = _merged([(key(*before, *with_it), 1.0), (key(*before, *earlier), -1.0)])
+    return gains
+
+
+def _means(orders: Sequence[Sequence[Change]], steps: int) -> list[Change]:
+    """Returns the mean change of each step over the orders."""
+    return [
+        _merged([(key, value / len(orders)) for gains in orders for key, value in gains[index].items()])
+        for index in range(steps)
+    ]
+
+
+def _among(steps: Sequence[StepView], members: Iterable[int]) -> list[StepView]:
+    return [steps[index] for index in sorted(members)]
+
+
+def _credits(
+    steps: Sequence[StepView],
+    key: Callable[..., Key],
+    fresh: Callable[[Sequence[Sequence[StepView]]], int],
+    spare: int,
+) -> list[StepCredit]:
+    """Returns the credit of each step. `fresh` counts the contexts that sets of steps would add, and `spare`
+    is how many may be added."""
+    number = len(steps)
+    others = [_among(steps, {*range(number)} - {index}) for index in range(number)]
+    spare -= fresh(others)
+    if spare < 0:
+        return [StepCredit(None, None)] * number
+    losses = [_merged([(key(*steps), 1.0), (key(*some), -1.0)]) for some in others]
+    if number <= _MOST_SETS:
+        sets = [_among(steps, [i for i in range(number) if one >> i & 1]) for one in range(1 << number)]
+        if fresh(sets) <= spare:
+            keys = [key(*some) for some in sets]
+            weights = shapley_weights(number).tolist()
+            exact = [_merged([*zip(keys, row, strict=True)]) for row in weights]
+            return [StepCredit(*both) for both in zip(losses, exact, strict=True)]
+    orders: list[list[Change]] = []
+    for pair in islice(antithetic_orders(number), _MOST_PAIRS):
+        spare -= fresh([_among(steps, order[:size]) for order in pair for size in range(1, number)])
+        if spare < 0:
+            break
+        orders += [_gains((), steps, order, key) for order in pair]
+    means = _means(orders, number) if orders else [None] * number
+    return [StepCredit(losses[i], means[i], tuple(gains[i] for gains in orders)) for i in range(number)]
 
 
 def _merged(terms: Sequence[tuple[Key, float]]) -> dict[Key, float]:

@@ -69,7 +69,7 @@ async def test_every_name_of_the_contract_is_given():
         "seper", "seper_hard", "delta_seper", "delta_seper_alone", "semantic_entropy", "delta_semantic_entropy",
         "udcg", "harm", "coverage", "delta_coverage", "alpha_ndcg", "ra_nwg", "selection_efficiency", "n_recall",
         "n_recall_5", "recall", "precision_at_grade", "harm_1", "t", "t_u", "f", "f_e", "delta_seper_selection",
-        "delta_coverage_selection", "contested", "delta_udcg_selection",
+        "delta_coverage_selection", "contested", "delta_udcg_selection", "credit", "loss_without",
     }  # fmt: skip
     assert names["run"] == {
         "seper_closed_book", "delta_seper_total", "udcg_context", "coverage_total", "alpha_ndcg_total", "density",
