@@ -40,7 +40,8 @@ from ragguard.engines.base import (
     as_prompt,
 )
 from ragguard.engines.connect import connect, open_engine
-from ragguard.engines.entailer import EngineEntailer, Entailments, Pair
+from ragguard.engines.entailer import EngineEntailer
+from ragguard.engines.entailment import Entailments, Pair
 from ragguard.metrics import normalise
 from ragguard.records import Run, Score
 from ragguard.scorers.pipeline import ScoringPipeline

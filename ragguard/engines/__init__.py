@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from ragguard.engines.base import Sample as Sample
     from ragguard.engines.base import Samples as Samples
     from ragguard.engines.base import Span as Span
-    from ragguard.engines.connected_entailer import connect_entailer as connect_entailer
+    from ragguard.engines.connect import connect_entailer as connect_entailer
     from ragguard.engines.entailer import EngineEntailer as EngineEntailer
     from ragguard.engines.entailer import Entailer as Entailer
-    from ragguard.engines.entailer import Entailments as Entailments
-    from ragguard.engines.entailer import Pair as Pair
+    from ragguard.engines.entailment import Entailments as Entailments
+    from ragguard.engines.entailment import Pair as Pair
     from ragguard.engines.http.server import OpenAIEngine as OpenAIEngine
     from ragguard.engines.http.server import VllmEngine as VllmEngine
     from ragguard.engines.layers import Budget as Budget
@@ -45,8 +45,9 @@ _HOMES = {
         "ragguard.engines.base": (
             "Continuation Continuations Engine EngineInfo LabelProbs Message Prompt Sample Samples Span"
         ),
-        "ragguard.engines.connected_entailer": "connect_entailer",
-        "ragguard.engines.entailer": "EngineEntailer Entailer Entailments Pair",
+        "ragguard.engines.connect": "connect_entailer",
+        "ragguard.engines.entailer": "EngineEntailer Entailer",
+        "ragguard.engines.entailment": "Entailments Pair",
         "ragguard.engines.http.server": "OpenAIEngine VllmEngine",
         "ragguard.engines.layers": "Budget Cache Coalesce Patience Priority Retry",
         "ragguard.engines.layers.budget": "Account Price",

@@ -7,6 +7,7 @@ wraps an engine and is an engine. This file knows no HTTP, no model and no probe
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import (
@@ -66,6 +67,21 @@ class Prompt:
     def size(self) -> int:
         """The bytes of the messages."""
         return sum(len(message.content.encode("utf-8", "replace")) for message in self.messages)
+
+    def digest(self, stem: str) -> bytes:
+        """Returns the digest of all that the answer depends on: `stem`, and the prompt with the spans that may be
+        cut."""
+        digest = hashlib.sha256(stem.encode())
+        for message in self.messages:
+            content = message.content.encode("utf-8", "surrogatepass")
+            digest.update(f"\0{message.role} {len(content)} ".encode())
+            digest.update(content)
+        digest.update(repr([tuple(span) for span in self.cuttable]).encode())
+        if self.options:
+            digest.update(b"\0of " + repr(self.options).encode("utf-8", "surrogatepass"))
+        if self.text:
+            digest.update(b"\0then " + self.text.encode("utf-8", "surrogatepass"))
+        return digest.digest()
 
     def without_cuts(self) -> Prompt:
         """Returns the same prompt without spans that may be cut."""

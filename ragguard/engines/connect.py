@@ -1,4 +1,5 @@
-"""`connect`: makes an engine with the usual layers, given a word, an address or an engine.
+"""`connect` and `connect_entailer`: make an engine or an entailer with the usual layers, given a word, an address or an
+object.
 
 `auto` is the engine that is taken where none is named. nano, which knows its made-up world alone, is taken only where
 RAGGUARD_ENGINE names it.
@@ -11,11 +12,13 @@ import math
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragguard.engines.base import Engine
-from ragguard.engines.engine import ConnectedEngine, Layer, Verbs
+from ragguard.engines.engine import ConnectedEngine, Layer, ModelEngine, Verbs, only_compares
+from ragguard.engines.entailer import EngineEntailer, Entailer
 from ragguard.engines.foreign import CALL_S, ForeignEngine
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
 from ragguard.engines.layers.budget import Account, Limits
@@ -28,6 +31,10 @@ from ragguard.text.secret_filter import without_secrets
 SCHEMES = (
     "nano, smol, http(s)://HOST:PORT/v1[#MODEL], labels:URL, vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE, auto, or an "
     "Engine; as a judge also systemone:URL, decisions:URL, or a decision model of LangChain's"
+)
+ENTAILER_SCHEMES = (
+    "http(s)://HOST:PORT/v1[#MODEL] (vLLM's /classify), hf:MODEL_OR_FOLDER (a cross-encoder), an Entailer, or an "
+    "Engine"
 )
 
 REQUEST_S = 120.0
@@ -80,20 +87,56 @@ def connect(
         raise InvalidInput("engine_args", engine_args, "nothing, as only vllm:MODEL takes them")
     if isinstance(engine, Layer):
         return Budget(engine, account) if account else engine
+    make = partial(
+        open_engine,
+        engine,
+        model=model,
+        api_key=api_key,
+        timeout_s=timeout_s,
+        engine_args=engine_args,
+        headers=headers,
+    )
+    return ConnectedEngine(lambda: _with_layers(make(), account, timeout_s, cache))
 
-    def make() -> Layer:
-        bare = open_engine(
-            engine,
-            model=model,
-            api_key=api_key,
-            timeout_s=timeout_s,
-            engine_args=engine_args,
-            headers=headers,
-        )
-        limited = Budget(bare, account) if account else bare
-        return Cache(Coalesce(Priority(Retry(limited), timeout_s or REQUEST_S)), cache)
 
-    return ConnectedEngine(make)
+def connect_entailer(entailer: str | Entailer, account: Account | None = None) -> Layer:
+    """Returns an NLI model to compare answers with, behind the layers of an engine. Nothing is asked or loaded before
+    its first use.
+
+    Args:
+        entailer: The address of a vLLM server (`http://HOST:PORT/v1`, optionally with `#MODEL`), `hf:MODEL` or
+            `hf:FOLDER`, an Entailer, or an Engine, which is asked for labels.
+        account: What it may spend, shared with engines. None: no limit.
+    """
+    if isinstance(entailer, Engine) and isinstance(entailer, Verbs) and not only_compares(entailer):
+        entailer = EngineEntailer(entailer)
+    if isinstance(entailer, Layer):
+        return Budget(entailer, account) if account else entailer
+    return ConnectedEngine(lambda: _with_layers(open_entailer(entailer), account))
+
+
+def _with_layers(
+    bare: Engine, account: Account | None, timeout_s: float | None = None, cache: str | Path | None = None
+) -> Layer:
+    """Returns the usual layers around an engine or an entailer."""
+    limited = Budget(bare, account) if account else bare
+    return Cache(Coalesce(Priority(Retry(limited), timeout_s or REQUEST_S)), cache)
+
+
+def open_entailer(entailer: str | Entailer) -> ModelEngine | Layer:
+    """Returns the entailer without layers."""
+    if not isinstance(entailer, str):
+        if not isinstance(entailer, Entailer):
+            raise InvalidInput("entailer", entailer, ENTAILER_SCHEMES)
+        return entailer if isinstance(entailer, ModelEngine | Layer) else ForeignEngine(entailer)
+    from ragguard.engines.nli_models import ClassifyEntailer, CrossEncoder
+
+    scheme, _, rest = entailer.strip().partition(":")
+    if scheme in ("http", "https"):
+        return ClassifyEntailer(entailer)
+    if scheme == "hf" and rest:
+        return CrossEncoder(rest)
+    raise UnknownName("entailer", without_secrets(entailer), ENTAILER_SCHEMES)
 
 
 def connect_judge(judge: str | Engine, account: Account | None = None) -> Engine:
@@ -144,6 +187,8 @@ def open_engine(
         if not isinstance(given, Engine):
             of_ragguard = "; of a RagGuard pass `rg.engine`" if hasattr(type(engine), "engine") else ""
             raise InvalidInput("engine", engine, f"{SCHEMES}{of_ragguard}")
+        if isinstance(engine, Verbs) and engine.only_compares:
+            raise InvalidInput("engine", engine, "a language model; what compares answers is an `entailer=`")
         return engine if isinstance(engine, Verbs) else ForeignEngine(engine, timeout_s or CALL_S)
     match engine.strip().partition(":"):
         case "nano", "", _:

@@ -25,6 +25,7 @@ from ragguard.engines.base import (
     as_labels,
     as_prompts,
 )
+from ragguard.engines.entailment import Entailments, EntailRequest, Pair
 from ragguard.engines.labels import LabelRequest
 from ragguard.engines.requests import ContinuationRequest, DrawRequest, Reply, Request
 from ragguard.errors import EngineRejected, EngineUnreachable, InvalidInput
@@ -36,14 +37,16 @@ T = TypeVar("T")
 
 
 class Verbs(ABC):
-    """An engine that answers requests: each of the three verbs makes one and sends it."""
+    """An engine that answers requests: each of the four verbs makes one and sends it."""
 
     only_judges: bool = False
     """True where the model answers typed questions alone: it can judge, and cannot read in the agent's place."""
+    only_compares: bool = False
+    """True where the model compares answers alone, which no language model does without prompts (`EngineEntailer`)."""
 
     def __init_subclass__(cls) -> None:
         """Refuses a kind of engine that overrides a verb: layers send requests, and would never call it."""
-        if overridden := vars(cls).keys() & {"sample", "label_probs", "continuations"}:
+        if overridden := vars(cls).keys() & {"sample", "label_probs", "continuations", "entail"}:
             raise TypeError(
                 f"{cls.__name__} overrides {', '.join(overridden)}: override `send`, or wrap the engine"
             )
@@ -108,9 +111,21 @@ class Verbs(ABC):
                 cuts[index] = cut
         return Continuations(rows, reply.usage, cuts)
 
+    async def entail(
+        self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
+    ) -> Entailments:
+        """Returns how the answers of each pair are related. Each different pair is asked once, and not at all if its
+        answers are the same words.
+
+        Raises EngineRejected where the model compares no answers.
+        """
+        differing = tuple(dict.fromkeys(pair for pair in pairs if not pair.is_equal))
+        request = EntailRequest(differing, deadline=deadline, priority=priority)
+        return request.told(await self.send(request) if differing else Reply(()), pairs)
+
     @abstractmethod
     def send(self, request: Request) -> Coroutine[Any, Any, Reply]:
-        """Answers a request about at least one prompt."""
+        """Answers a request about at least one prompt, or pair of answers."""
 
 
 class Layer(Verbs):
@@ -186,9 +201,19 @@ def layers_of(engine: Engine) -> Iterator[Layer]:
 
 def only_judges(engine: Engine) -> bool:
     """Returns whether the model behind an engine answers typed questions alone."""
-    for layer in layers_of(engine):
-        engine = layer.wrapped
-    return isinstance(engine, Verbs) and engine.only_judges
+    return any(other.only_judges for other in _with_wrapped(engine))
+
+
+def only_compares(engine: Engine) -> bool:
+    """Returns whether what is behind an engine compares answers alone."""
+    return any(other.only_compares for other in _with_wrapped(engine))
+
+
+def _with_wrapped(engine: Engine) -> Iterator[Verbs]:
+    """Yields an engine of the package and those that it wraps."""
+    for other in (engine, *(layer.wrapped for layer in layers_of(engine))):
+        if isinstance(other, Verbs):
+            yield other
 
 
 def check_reads(argument: str, engine: Engine) -> None:
@@ -226,6 +251,12 @@ class ModelEngine(Verbs):
 
     async def send(self, request: Request) -> Reply:
         """Answers a request by the model."""
+        if isinstance(request, EntailRequest) != self.only_compares:
+            raise EngineRejected(
+                f"{type(self).__name__} only compares answers: give it as `entailer=`"
+                if self.only_compares
+                else f"{type(self).__name__} compares answers through prompts alone: use EngineEntailer(engine)"
+            )
         model = await self.found(request.deadline)
         try:
             return await model.answer(request)
@@ -242,6 +273,10 @@ class ModelEngine(Verbs):
     async def info(self) -> EngineInfo:
         """Returns the description of the model; finds out what it is the first time."""
         return (await self.found()).info
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Releases connections, threads and memory. Safe to call twice."""
 
 
 class Lazy(Generic[T]):

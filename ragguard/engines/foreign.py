@@ -15,6 +15,7 @@ from typing import TypeVar, cast
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import Layer, send_to
+from ragguard.engines.entailer import Entailer
 from ragguard.engines.requests import Reply, Request
 from ragguard.errors import EngineProtocolError, EngineTimeout
 from ragguard.runtime.deadline import in_words
@@ -92,16 +93,17 @@ class ForeignCalls:
 
 
 class ForeignEngine(Layer):
-    """A layer around an engine of a user's own, which is called on a thread of its own.
+    """A layer around an engine or an entailer of a user's own, which is called on a thread of its own.
 
     Args:
-        engine: The engine.
+        engine: The engine, or the entailer.
         seconds: How many seconds a call may take.
     """
 
-    def __init__(self, engine: Engine, seconds: float = CALL_S) -> None:
-        super().__init__(engine)
-        self._calls = PerProcess(lambda: ForeignCalls(f"the engine {type(engine).__name__}", seconds))
+    def __init__(self, engine: Engine | Entailer, seconds: float = CALL_S) -> None:
+        super().__init__(cast(Engine, engine))  # layers send it requests, which call its verbs
+        what = f"the {'engine' if isinstance(engine, Engine) else 'entailer'} {type(engine).__name__}"
+        self._calls = PerProcess(lambda: ForeignCalls(what, seconds))
         self._info: tuple[float, EngineInfo] | None = None
 
     async def send(self, request: Request) -> Reply:

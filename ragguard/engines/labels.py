@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.base import Engine, EngineInfo, LabelMode, LabelProbs
-from ragguard.engines.requests import Reply, Request, Value
+from ragguard.engines.requests import PromptRequest, Reply, Request, Value
 from ragguard.errors import EngineProtocolError
 from ragguard.text.language import ABSTENTION as ABSTENTION
 
 
 @dataclass(frozen=True, slots=True)
-class LabelRequest(Request):
+class LabelRequest(PromptRequest):
     """A request for the probability of each label as what follows each prompt. Its values are `(p, exact, mode, bound,
     standard error, tokens cut)`, as in LabelProbs."""
 
@@ -35,6 +35,10 @@ class LabelRequest(Request):
     @property
     def columns(self) -> frozenset[str]:
         return frozenset(self.labels)
+
+    def takes_many(self, info: EngineInfo) -> bool:
+        # The base class's method cannot be called by `super()` in a dataclass with slots.
+        return Request.takes_many(self, info) or self.is_typed(info)
 
     def is_typed(self, info: EngineInfo) -> bool:
         typed = info.capabilities & {"decisions", "typed_questions"}
@@ -63,7 +67,6 @@ class LabelRequest(Request):
         labels = dict.fromkeys(self.labels)
         for other in others:
             labels |= dict.fromkeys(other.labels if isinstance(other, LabelRequest) else ())
-        # The base class's method cannot be called by `super()` in a dataclass with slots.
         return replace(Request.joined(self, others), labels=tuple(labels))
 
     def taken(self, values: Sequence[Value], whole: Request) -> Sequence[Value]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo
-from ragguard.engines.engine import Lazy
-from ragguard.engines.entailer import Entailments, Pair, as_texts, columns_of, entail_distinct
+from ragguard.engines.engine import ModelEngine
+from ragguard.engines.entailment import Entailments, EntailRequest, Pair, as_texts, columns_of
 from ragguard.engines.http.http_client import HttpClient, served_model
 from ragguard.engines.http.replies import usage_of
-from ragguard.engines.layers.retry import Patience
 from ragguard.engines.local.local_engine import StillWanted, Worker
 from ragguard.engines.local.pretrained import Pretrained, Source, batches, load
+from ragguard.engines.requests import Reply, Request
 from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong
 from ragguard.records import Usage
 from ragguard.runtime.limiter import in_parallel
@@ -59,8 +59,24 @@ class _Served(NamedTuple):
     columns: NDArray[np.float64] = np.eye(3)
 
 
-class ClassifyEntailer:
-    """An NLI model that vLLM serves with `--runner pooling`.
+@dataclass(frozen=True, slots=True)
+class _NliModel:
+    """A `FoundModel` that compares answers: its description, and what computes (pairs, relations) with the usage."""
+
+    info: EngineInfo
+    compute: Callable[[Sequence[Pair], float | None], Awaitable[tuple[NDArray[np.float64], Usage]]]
+
+    async def answer(self, request: Request) -> Reply:
+        """Answers a request with one row for each pair."""
+        assert isinstance(request, EntailRequest)
+        began = time.monotonic()
+        p, usage = await self.compute(request.prompts, request.deadline)
+        usage = replace(usage, prompts=len(p), seconds=time.monotonic() - began)
+        return request.read(Entailments(p, usage))
+
+
+class ClassifyEntailer(ModelEngine):
+    """An NLI model that vLLM serves with `--runner pooling`. It cuts nothing: PromptTooLong for a pair without room.
 
     Args:
         url: The server's address, such as `http://host:8001/v1`, with `#MODEL` where it has several.
@@ -68,8 +84,9 @@ class ClassifyEntailer:
             server names them.
         api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         timeout_s: How many seconds one HTTP request may take.
-        patience: How failed requests are repeated. None: `Patience()`.
     """
+
+    only_compares = True
 
     def __init__(
         self,
@@ -78,48 +95,37 @@ class ClassifyEntailer:
         labels: Sequence[str] | None = None,
         api_key: str | None = None,
         timeout_s: float = 120.0,
-        patience: Patience | None = None,
     ) -> None:
+        super().__init__()
         self._client = HttpClient(url, api_key, timeout_s)
         self._url = f"{self._client.address.root}/classify"
         self._labels = None if labels is None else dict(enumerate(labels))
         if self._labels is not None:
             columns_of(self._labels, url)
-        self._patience = patience or Patience()
-        self._served = Lazy(self._look)
 
-    async def entail(
-        self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
-    ) -> Entailments:
-        """Returns one row for each pair. Raises PromptTooLong where the server has no room for one: nothing is cut."""
+    async def look(self) -> _NliModel:
+        """Asks the server for its model, and learns the names of its classes."""
+        served = await self._look()
 
-        async def ask(distinct: Sequence[Pair]) -> Entailments:
-            began = time.monotonic()
-            served = await self._served.get(deadline)
-            try:
-                p, _, usage = await self._classify(served, distinct, deadline)
-                if p.shape[1] != len(served.columns):
-                    raise EngineProtocolError(f"{self._url} has another number of classes than before")
-            except (EngineRejected, EngineProtocolError):  # another model may be served there by now
-                self._served.forget()
-                raise
-            usage = replace(usage, prompts=len(distinct), seconds=time.monotonic() - began)
-            return Entailments(p @ served.columns, usage)
+        async def compute(pairs: Sequence[Pair], deadline: float | None) -> tuple[NDArray[np.float64], Usage]:
+            p, _, usage = await self._classify(served, pairs, deadline)
+            if p.shape[1] != len(served.columns):
+                raise EngineRejected(
+                    f"{self._url} has another number of classes than before: another model is served there",
+                    status=404,
+                )
+            return p @ served.columns, usage
 
-        return await entail_distinct(pairs, ask)
-
-    async def info(self) -> EngineInfo:
-        """Returns the description of the served model; the server is asked the first time."""
-        served = await self._served.get()
         learned = sorted(served.names.items()) if self._labels is None else ()
         named = " ".join(f"{index}={name}" for index, name in learned)
-        return EngineInfo(
+        info = EngineInfo(
             model=served.model,
             kind="vllm-classify",
             fingerprint=f"vllm-classify/{served.model}/{served.separator}/{named}",
             context=served.context,
             location=self._client.address.base,
         )
+        return _NliModel(info, compute)
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -163,8 +169,7 @@ class ClassifyEntailer:
         return p / p.sum(axis=1, keepdims=True), [label for _, label in rows], Usage(len(parts), 0, read)
 
     async def _post(self, path: str, body: Mapping[str, Any], deadline: float | None) -> Mapping[str, Any]:
-        ask = partial(self._client.ask, path, body, deadline=deadline, root=True)
-        answer = await self._patience.persist(ask, deadline)
+        answer = await self._client.ask(path, body, deadline=deadline, root=True)
         if not isinstance(answer, Mapping):
             raise EngineProtocolError(f"{self._client.address.root}{path}: the answer is no JSON object")
         return answer
@@ -208,9 +213,9 @@ def _joined(served: _Served, pair: Pair) -> str:
     return served.separator.join(texts)
 
 
-class CrossEncoder:
-    """An NLI model that transformers runs in this process. Its classes are named by `id2label` in its config. Needs the
-    extra `hf`.
+class CrossEncoder(ModelEngine):
+    """An NLI model that transformers runs in this process. Its classes are named by `id2label` in its config. It cuts
+    nothing: PromptTooLong for a pair without room. Needs the extra `hf`.
 
     Args:
         model: The model's name on the Hugging Face hub, or its folder.
@@ -218,6 +223,8 @@ class CrossEncoder:
         dtype: `float32`, `float16`, `bfloat16`, or `auto`: the checkpoint's own, but float32 on a CPU.
         revision: The branch, tag or commit on the hub. None: the latest.
     """
+
+    only_compares = True
 
     def __init__(
         self,
@@ -227,33 +234,28 @@ class CrossEncoder:
         dtype: str = "auto",
         revision: str | None = None,
     ) -> None:
+        super().__init__()
         self._source = Source(str(model), device, dtype, revision)
         self._worker = Worker(f"the cross-encoder {model}", self._load)
 
-    async def entail(
-        self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
-    ) -> Entailments:
-        """Returns one row for each pair. Raises PromptTooLong where the model has no room for one: nothing is cut."""
-
-        async def ask(distinct: Sequence[Pair]) -> Entailments:
-            began = time.monotonic()
-            p, tokens = await self._worker.run(
-                lambda model, still_wanted: _classified(model[0], distinct, model[1], still_wanted), deadline
-            )
-            return Entailments(p, Usage(1, len(distinct), tokens, seconds=time.monotonic() - began))
-
-        return await entail_distinct(pairs, ask)
-
-    async def info(self) -> EngineInfo:
-        """Returns the description of the model, which is loaded the first time."""
+    async def look(self) -> _NliModel:
+        """Loads the model."""
         found, _ = await self._worker.run(lambda model, still_wanted: model)
-        return EngineInfo(
+
+        async def compute(pairs: Sequence[Pair], deadline: float | None) -> tuple[NDArray[np.float64], Usage]:
+            p, tokens = await self._worker.run(
+                lambda model, still_wanted: _classified(model[0], pairs, model[1], still_wanted), deadline
+            )
+            return p, Usage(1, prompt_tokens=tokens)
+
+        info = EngineInfo(
             model=self._source.name,
             kind="cross-encoder",
             fingerprint=f"cross-encoder/{self._source.name}/{found.identity}",
             context=found.context - _PADDING,
             location=f"in this process, on {found.device}",
         )
+        return _NliModel(info, compute)
 
     async def aclose(self) -> None:
         """Releases the model's memory."""

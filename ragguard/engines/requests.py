@@ -1,18 +1,18 @@
 """Requests: each is one call to an engine as one value, which the layers send on, join with others, split, and keep.
 
 `DrawRequest` asks for sampled answers, `ContinuationRequest` for the probabilities of given texts; the one for labels
-is in `labels.py`. A reply is one plain value for each prompt. Layers put values together; only the verbs of an engine
-make of them what a caller gets. Another kind of request needs a verb, and a branch where models answer.
+is in `labels.py`, the one for the relations of two answers in `entailment.py`. A reply is one plain value for each
+prompt or pair. Layers put values together; only the verbs of an engine make of them what a caller gets. Another kind of
+request needs a verb, and a branch where models answer.
 """
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 from ragguard.engines.base import Engine, EngineInfo, Prompt, Sample, Samples
 from ragguard.errors import EngineProtocolError, EngineRejected
@@ -37,11 +37,24 @@ class Reply:
         return {index: value[-1] for index, value in enumerate(self.values) if value[-1]}
 
 
+class Item(Hashable, Protocol):
+    """The object of a question: a prompt, or a pair of answers."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of its text."""
+        ...
+
+    def digest(self, stem: str) -> bytes:
+        """Returns the digest of everything that its answer depends on, of which `stem` is all but the item."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Request(ABC):
     """A question about one prompt or more. A request never changes: a layer that asks for less makes a new one."""
 
-    prompts: tuple[Prompt, ...]
+    prompts: tuple[Item, ...]
     deadline: float | None = field(default=None, kw_only=True)
     """The instant of `time.monotonic()` past which nobody waits for the reply."""
     priority: int = field(default=0, kw_only=True)
@@ -51,9 +64,9 @@ class Request(ABC):
         """Returns how many tokens the model writes at most for one prompt: by default one, which nobody reads."""
         return 1
 
-    def is_typed(self, info: EngineInfo) -> bool:
-        """Returns whether the engine answers the prompts as typed questions: those about one state in one request."""
-        return False
+    def takes_many(self, info: EngineInfo) -> bool:
+        """Returns whether the engine takes several of the prompts in one request."""
+        return bool(info.capabilities & {"batch", "decisions"})
 
     @property
     def repeatable(self) -> bool:
@@ -73,7 +86,7 @@ class Request(ABC):
     def stem(self, info: EngineInfo) -> str:
         """Returns everything that a prompt's answer depends on, but the prompt."""
 
-    def about(self, prompts: Sequence[Prompt]) -> Self:
+    def about(self, prompts: Sequence[Item]) -> Self:
         """Returns the same request about other prompts."""
         return replace(self, prompts=tuple(prompts))
 
@@ -106,7 +119,7 @@ class Request(ABC):
     def keys(self, info: EngineInfo) -> list[bytes]:
         """Returns the key of each prompt, under which its value is kept."""
         stem = self.stem(info)
-        return [_digest(stem, prompt) for prompt in self.prompts]
+        return [prompt.digest(stem) for prompt in self.prompts]
 
 
 def apportion(usage: Usage, weights: Sequence[int]) -> list[Usage]:
@@ -131,23 +144,19 @@ def apportion(usage: Usage, weights: Sequence[int]) -> list[Usage]:
     return shares
 
 
-def _digest(stem: str, prompt: Prompt) -> bytes:
-    """Returns the digest of everything that a prompt's answer depends on, the spans that may be cut included."""
-    digest = hashlib.sha256(stem.encode())
-    for message in prompt.messages:
-        content = message.content.encode("utf-8", "surrogatepass")
-        digest.update(f"\0{message.role} {len(content)} ".encode())
-        digest.update(content)
-    digest.update(repr([tuple(span) for span in prompt.cuttable]).encode())
-    if prompt.options:
-        digest.update(b"\0of " + repr(prompt.options).encode("utf-8", "surrogatepass"))
-    if prompt.text:
-        digest.update(b"\0then " + prompt.text.encode("utf-8", "surrogatepass"))
-    return digest.digest()
+@dataclass(frozen=True, slots=True)
+class PromptRequest(Request):
+    """A request about prompts, which language models answer."""
+
+    prompts: tuple[Prompt, ...]
+
+    def is_typed(self, info: EngineInfo) -> bool:
+        """Returns whether the engine answers the prompts as typed questions: those about one state in one request."""
+        return False
 
 
 @dataclass(frozen=True, slots=True)
-class DrawRequest(Request):
+class DrawRequest(PromptRequest):
     """A request for `n` sampled answers to each prompt. Its values are `(samples, tokens cut)`."""
 
     n: int
@@ -191,7 +200,7 @@ def samples_value(samples: Sequence[Sample]) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class ContinuationRequest(Request):
+class ContinuationRequest(PromptRequest):
     """A request for the log-probabilities of the text behind each prompt. Its values are `(log-probabilities, tokens
     cut)`."""
 

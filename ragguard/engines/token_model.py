@@ -33,6 +33,7 @@ from ragguard.engines.prompts import load_prompts
 from ragguard.engines.requests import (
     ContinuationRequest,
     DrawRequest,
+    PromptRequest,
     Reply,
     Request,
     Value,
@@ -106,7 +107,7 @@ class TokenModel(Protocol):
         """
         ...
 
-    async def next_tokens(self, request: Request, asks: Asks) -> tuple[Logprobs, Usage]:
+    async def next_tokens(self, request: PromptRequest, asks: Asks) -> tuple[Logprobs, Usage]:
         """Returns for each ask (prompts, its tokens): their log-probabilities behind the prompt and `ask.after`.
 
         Raises PromptTooLong where a prompt does not fit together with the longest `after`.

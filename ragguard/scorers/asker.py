@@ -16,11 +16,10 @@ from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
-import numpy as np
-
-from ragguard.engines.base import Engine
+from ragguard.engines.base import Engine, Prompt
 from ragguard.engines.engine import only_judges, send_to
-from ragguard.engines.entailer import Entailer, rows_of
+from ragguard.engines.entailer import Entailer
+from ragguard.engines.entailment import EntailRequest, Pair
 from ragguard.engines.requests import apportion
 from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, RagguardError, UnfitText
 from ragguard.records import Result, Score, Usage
@@ -29,10 +28,8 @@ from ragguard.runtime.limiter import in_parallel
 from ragguard.scorers.question import (
     Answer,
     Ask,
-    EntailAnswer,
     EntailQuestion,
     LabelQuestion,
-    PromptQuestion,
     Question,
     count_tokens,
     prompt_tokens,
@@ -80,41 +77,35 @@ class Models:
 
     async def respond(self, questions: Sequence[Question]) -> Sequence[Answer]:
         """Sends questions that share a call to their model; each answer has its share of the usage."""
-        first = questions[0]
-        if isinstance(first, EntailQuestion):
-            return await self._entailments(cast(Sequence[EntailQuestion], questions))
-        asked = cast(Sequence[PromptQuestion], questions)
-        # A judge that cannot write text leaves such questions to the reader.
-        writes = not isinstance(first, LabelQuestion)
-        reads = first.who == "engine" or (writes and only_judges(self.judge))
-        prompts = tuple(one.prompt for one in asked)
-        request = replace(asked[0].call, prompts=prompts, deadline=self.deadline, priority=self.priority)
-        reply = await send_to(self.engine if reads else self.judge, request)
-        usages = [Usage()] * len(prompts)
+        call = questions[0].call.about([question.prompt for question in questions])
+        request = replace(call, deadline=self.deadline, priority=self.priority)
+        reply = await send_to(self._model_for(questions[0]), request)
+        usages = [Usage()] * len(questions)
         if self.shares:
-            sizes = [len(one.text) + sum(len(part.content) for part in one.messages) for one in prompts]
-            usages = apportion(reply.usage, sizes)
-        return [
-            one.answer(value, usage) for one, value, usage in zip(asked, reply.values, usages, strict=True)
-        ]
-
-    async def _entailments(self, questions: Sequence[EntailQuestion]) -> list[EntailAnswer]:
-        assert self.entailer is not None
-        pairs = [question.pair for question in questions]
-        judged = await self.entailer.entail(pairs, deadline=self.deadline, priority=self.priority)
-        if judged.truncated:
+            usages = apportion(reply.usage, [_characters(question.prompt) for question in questions])
+        if reply.cuts and isinstance(request, EntailRequest):
             NOTICES.once(
                 "answers cut",
                 "answers were cut to fit the context of the model that compares them: name a `judge` or an `entailer` "
                 "that reads more",
             )
-        p = rows_of(judged, len(pairs))
-        mass = np.ones(len(pairs)) if judged.mass is None else judged.mass
-        weights = [sum(map(len, (pair.question, pair.premise, pair.hypothesis))) for pair in pairs]
         return [
-            EntailAnswer((p[row, 0], p[row, 1], p[row, 2]), float(mass[row]), usage)
-            for row, usage in enumerate(apportion(judged.usage, weights))
+            question.answer(value, usage)
+            for question, value, usage in zip(questions, reply.values, usages, strict=True)
         ]
+
+    def _model_for(self, question: Question) -> Engine:
+        if question.who == "entailer":
+            return cast(Engine, self.entailer)  # `send_to` calls the verb of the request alone
+        # A judge that cannot write text leaves such questions to the reader.
+        writes = not isinstance(question, LabelQuestion)
+        return self.engine if question.who == "engine" or (writes and only_judges(self.judge)) else self.judge
+
+
+def _characters(prompt: Prompt | Pair) -> int:
+    if isinstance(prompt, Pair):
+        return sum(map(len, prompt))
+    return len(prompt.text) + sum(len(message.content) for message in prompt.messages)
 
 
 def tokens_of(question: Question, around_pair: int = 0) -> int:

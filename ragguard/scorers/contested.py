@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ragguard.engines.entailer import Pair
+from ragguard.engines.entailment import Pair
 from ragguard.errors import RagguardError
 from ragguard.facts.steps import StepView
 from ragguard.metrics import subquestions as measures

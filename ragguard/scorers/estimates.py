@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ragguard.engines.entailer import Pair
+from ragguard.engines.entailment import Pair
 from ragguard.errors import RagguardError
 from ragguard.metrics.answers import is_abstention, likelihood, likelihood_total, mean_logprob
 from ragguard.metrics.arrays import Booleans, Floats, Integers

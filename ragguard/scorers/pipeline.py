@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import check_reads, layers_of, only_judges
-from ragguard.engines.entailer import EngineEntailer, Entailer, Pair
+from ragguard.engines.entailer import EngineEntailer, Entailer
+from ragguard.engines.entailment import Pair
 from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import ClassVar, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from ragguard.engines.base import HowAnswered, Prompt, Sample, as_labels
-from ragguard.engines.entailer import Pair
+from ragguard.engines.entailment import EntailRequest, Pair
 from ragguard.engines.labels import LabelRequest
 from ragguard.engines.requests import ContinuationRequest, DrawRequest, Value
 from ragguard.errors import EngineProtocolError, RagguardError
@@ -111,8 +111,18 @@ class EntailQuestion:
     pair: Pair
     who: ClassVar[Literal["entailer"]] = "entailer"
     verb: ClassVar[str] = "entail"
-    call: ClassVar[None] = None
+    call: ClassVar[EntailRequest] = EntailRequest(())
     probe: ClassVar[str] = "entailment"
+
+    @property
+    def prompt(self) -> Pair:
+        """The pair, under the name that requests have for it."""
+        return self.pair
+
+    def answer(self, value: Value, usage: Usage) -> EntailAnswer:
+        """Returns the answer that a value of the call's reply is."""
+        p, mass, cut = value
+        return EntailAnswer(p, mass, cut, usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +178,8 @@ class EntailAnswer:
 
     p: tuple[float, float, float]
     mass: float = 1.0
+    truncated: int = 0
+    """How many tokens were cut from the answers to make them fit."""
     usage: Usage = field(default_factory=Usage)
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ragguard.engines.base import Engine
-from ragguard.engines.connect import AUTO, choose, connect, connect_judge
-from ragguard.engines.connected_entailer import connect_entailer
+from ragguard.engines.connect import AUTO, choose, connect, connect_entailer, connect_judge
 from ragguard.engines.engine import ConnectedEngine
 from ragguard.engines.entailer import Entailer
 from ragguard.engines.layers.budget import Account, Limits

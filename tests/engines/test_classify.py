@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 from support.misbehaving_server import MisbehavingServer, Reply, Request
 
-from ragguard.engines.entailer import Entailer, Pair
-from ragguard.engines.layers import Patience
+from ragguard.engines.entailer import Entailer
+from ragguard.engines.entailment import Pair
 from ragguard.engines.nli_models import ClassifyEntailer
 from ragguard.errors import (
     EngineProtocolError,
@@ -82,13 +82,13 @@ async def served():
         yield classifier, server
 
 
-def quick(server: MisbehavingServer, **settings: object) -> ClassifyEntailer:
-    return ClassifyEntailer(server.url, **{"patience": Patience(base=0.001, cap=0.002), **settings})
+def classifier_at(server: MisbehavingServer, **settings: object) -> ClassifyEntailer:
+    return ClassifyEntailer(server.url, **settings)
 
 
 async def test_columns_are_learned_from_what_the_server_calls_its_classes(served):
     classifier, server = served
-    entailer = quick(server)
+    entailer = classifier_at(server)
     assert isinstance(entailer, Entailer)
     answer = await entailer.entail([PAIR, Pair(QUESTION, "Ada Berg", "Ada"), Pair(QUESTION, "x", "x!")])
     assert answer.p[0] == pytest.approx([0.15, 0.15, 0.7])
@@ -107,11 +107,11 @@ async def test_server_that_shows_some_of_its_classes_wants_labels():
             (None, "0 = contradiction"),
             (("entailment", "not_entailment"), "0 = entailment, 1 = not_entailment"),
         ):
-            entailer = quick(server, labels=labels)
+            entailer = classifier_at(server, labels=labels)
             with pytest.raises(EngineRejected, match=rf"has 3 classes.*{known}\..*labels="):
                 await entailer.entail([PAIR])
             await entailer.aclose()
-        told = quick(server, labels=("contradiction", "entailment", "neutral"))
+        told = classifier_at(server, labels=("contradiction", "entailment", "neutral"))
         assert (await told.entail([PAIR])).p[0] == pytest.approx([0.15, 0.15, 0.7])
         await told.aclose()
 
@@ -122,7 +122,7 @@ async def test_server_that_shows_some_of_its_classes_wants_labels():
 async def test_both_texts_are_put_together_as_the_tokenizer_does(frame, separator):
     classifier = FakeClassifier(frame=frame, separator=separator)
     async with MisbehavingServer(classifier.handle) as server:
-        entailer = quick(server)
+        entailer = classifier_at(server)
         await entailer.entail([Pair(QUESTION, f"Ada{frame[1]}Ole", "[SEP]</s>")])
         assert classifier.inputs[-1].count(separator) == 1
         assert frame[1] not in classifier.inputs[-1].replace(separator, "")
@@ -131,7 +131,7 @@ async def test_both_texts_are_put_together_as_the_tokenizer_does(frame, separato
 
 async def test_tokenizer_of_an_unknown_family_is_refused_with_the_way_out():
     async with MisbehavingServer(FakeClassifier(frame=("Hi", "there")).handle) as server:
-        entailer = quick(server)
+        entailer = classifier_at(server)
         with pytest.raises(EngineRejected, match="hf:MODEL"):
             await entailer.entail([PAIR])
         await entailer.aclose()
@@ -139,7 +139,7 @@ async def test_tokenizer_of_an_unknown_family_is_refused_with_the_way_out():
 
 async def test_pair_that_is_too_long_is_refused_and_nothing_is_cut():
     async with MisbehavingServer(FakeClassifier(context=60).handle) as server:
-        entailer = quick(server)
+        entailer = classifier_at(server)
         with pytest.raises(PromptTooLong, match="maximum context length is 60"):
             await entailer.entail([PAIR, Pair(QUESTION, "Ada " * 100, "Ole")])
         await entailer.aclose()
@@ -147,7 +147,7 @@ async def test_pair_that_is_too_long_is_refused_and_nothing_is_cut():
 
 async def test_a_server_that_came_back_with_another_model_is_looked_at_anew(served):
     _, server = served
-    entailer = quick(server)
+    entailer = classifier_at(server)
     await entailer.info()
     gone = {"error": {"message": "The model `nli` does not exist.", "code": 404}}
     server.script([Reply(gone, 404)], "/classify")
@@ -177,17 +177,29 @@ def rows(*probs: list[float]) -> dict[str, object]:
         rows([0.2, float("nan"), 0.3]),
         rows([-0.2, 0.9, 0.3]),
         rows([0.2, "x", 0.3]),
-        rows([0.2, 0.8]),
     ],
 )
 async def test_answers_that_cannot_be_right_are_errors_and_never_numbers(served, body):
     _, server = served
-    entailer = quick(server)
+    entailer = classifier_at(server)
     await entailer.info()
     server.script([Reply(body)], "/classify")
     with pytest.raises(EngineProtocolError):
         await entailer.entail([PAIR])
     assert (await entailer.entail([PAIR])).p.shape == (1, 3), "it was the answer, not the client"
+    await entailer.aclose()
+
+
+async def test_another_number_of_classes_is_another_model(served):
+    _, server = served
+    entailer = classifier_at(server)
+    await entailer.info()
+    looked = len(server.paths("/models"))
+    server.script([Reply(rows([0.2, 0.8]))], "/classify")
+    with pytest.raises(EngineRejected, match="another model is served there"):
+        await entailer.entail([PAIR])
+    assert (await entailer.entail([PAIR])).p.shape == (1, 3)
+    assert len(server.paths("/models")) == looked + 1
     await entailer.aclose()
 
 

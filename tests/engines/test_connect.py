@@ -10,8 +10,7 @@ from support.misbehaving_server import MisbehavingServer
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import connect
-from ragguard.engines.connect import open_engine
-from ragguard.engines.connected_entailer import connect_entailer
+from ragguard.engines.connect import connect_entailer, open_engine
 from ragguard.engines.engine import ConnectedEngine, layers_of
 from ragguard.engines.foreign import ForeignEngine
 from ragguard.engines.http.http_client import HttpClient, key_from_environment, parse_address

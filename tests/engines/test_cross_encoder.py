@@ -7,7 +7,8 @@ import pytest
 from support.tiny_classifier import make_classifier
 
 from ragguard.engines import nli_models
-from ragguard.engines.entailer import Entailer, Pair
+from ragguard.engines.entailer import Entailer
+from ragguard.engines.entailment import Pair
 from ragguard.engines.nli_models import CrossEncoder
 from ragguard.errors import InvalidInput, PromptTooLong
 

@@ -4,6 +4,7 @@ known.
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import numpy as np
@@ -11,17 +12,19 @@ import pytest
 from support.reader import TableEntailer
 from support.scripted_engine import ScriptedEngine
 
-from ragguard.engines.connected_entailer import connect_entailer, open_entailer
-from ragguard.engines.entailer import (
-    EngineEntailer,
-    Entailer,
-    Entailments,
-    Pair,
-    columns_of,
-    entail_distinct,
-)
+from ragguard.engines import Account
+from ragguard.engines.connect import connect, connect_entailer, open_entailer
+from ragguard.engines.entailer import EngineEntailer, Entailer
+from ragguard.engines.entailment import Entailments, EntailRequest, Pair, columns_of
 from ragguard.engines.nli_models import ClassifyEntailer
-from ragguard.errors import EngineProtocolError, UnknownName
+from ragguard.errors import (
+    BudgetExceeded,
+    EngineProtocolError,
+    EngineRejected,
+    EngineUnreachable,
+    InvalidInput,
+    UnknownName,
+)
 from ragguard.records import Usage
 
 QUESTION = "Who founded the firm?"
@@ -29,23 +32,22 @@ ADA_OLE = Pair(QUESTION, "Ada Berg", "Ole Dahl")
 
 
 async def test_equal_answers_are_never_asked_and_equal_pairs_once():
-    asked = []
-
-    async def ask(pairs):
-        asked.extend(pairs)
-        p = np.tile([0.2, 0.3, 0.5], (len(pairs), 1))
-        return Entailments(p, Usage(requests=1, prompts=len(pairs)), np.full(len(pairs), 0.9), {0: 4})
-
-    pairs = [ADA_OLE, Pair(QUESTION, "Ada", "ada!"), ADA_OLE, ADA_OLE.turned]
-    answer = await entail_distinct(pairs, ask)
-    assert asked == [ADA_OLE, ADA_OLE.turned]
+    entailer = EngineEntailer(engine := ScriptedEngine(label=lambda text, label: 0.3))
+    answer = await entailer.entail([ADA_OLE, Pair(QUESTION, "Ada", "ada!"), ADA_OLE, ADA_OLE.turned])
+    (call,) = engine.calls
+    assert len(call.texts) == 2
     np.testing.assert_array_equal(answer.p[1], [1, 0, 0])
     np.testing.assert_array_equal(answer.p[0], answer.p[2])
     assert answer.usage.prompts == 2
-    assert answer.mass.tolist() == [0.9, 1.0, 0.9, 0.9]
-    assert answer.truncated == {0: 4, 2: 4}
-    assert answer.p.shape == (4, 3)
-    assert (await entail_distinct([], ask)).p.shape == (0, 3)
+    assert answer.mass == pytest.approx([0.9, 1.0, 0.9, 0.9])
+    assert (await entailer.entail([])).p.shape == (0, 3)
+
+
+async def test_cut_answers_are_told_for_each_pair_that_has_them():
+    pairs = [ADA_OLE, Pair(QUESTION, "Ada", "ada!"), ADA_OLE]
+    request = EntailRequest((ADA_OLE,))
+    reply = request.read(Entailments(np.full((1, 3), 1 / 3), truncated={0: 4}))
+    assert request.told(reply, pairs).truncated == {0: 4, 2: 4}
 
 
 def test_columns_follow_the_names_whatever_their_order():
@@ -104,12 +106,44 @@ async def test_wrong_reply_of_an_entailer_is_refused_and_not_kept():
         await connect_entailer(asked).entail([ONE])
 
 
+async def test_calls_of_an_entailer_are_merged_counted_repeated_and_kept_like_those_of_an_engine():
+    asked = TableEntailer(fault=EngineUnreachable("down"))
+    account = Account(requests=50)
+    entailer = connect_entailer(asked, account)
+
+    async def mended() -> None:
+        while asked.calls < 2:
+            await asyncio.sleep(0.01)
+        asked.fault = None
+
+    first, second, _ = await asyncio.gather(entailer.entail([ONE, OTHER]), entailer.entail([THIRD]), mended())
+    assert asked.pairs[-3:] == [ONE, OTHER, THIRD], "two calls became one, which was repeated"
+    assert (first.usage.prompts, second.usage.prompts) == (2, 1)
+    assert account.spent.requests == asked.calls >= 3
+    tired = connect_entailer(asked, Account(requests=0))
+    with pytest.raises(BudgetExceeded):
+        await tired.entail([ONE])
+
+
 async def test_an_address_a_model_and_an_entailer():
     served = open_entailer("http://127.0.0.1:9/v1#nli")
     assert isinstance(served, ClassifyEntailer)
     await served.aclose()
     own = EngineEntailer(ScriptedEngine())
     assert open_entailer(own) is own
+
+
+async def test_a_language_model_as_entailer_is_asked_for_labels_and_an_nli_model_is_no_engine():
+    model = ScriptedEngine(label=lambda text, label: {"A": 0.6, "B": 0.15, "C": 0.05}[label])
+    entailer = connect_entailer(connect(model))
+    assert (await entailer.entail([ADA_OLE])).p[0] == pytest.approx([0.75, 0.1875, 0.0625])
+    with pytest.raises(EngineRejected, match="EngineEntailer"):
+        await connect("nano").entail([ADA_OLE])
+    nli = ClassifyEntailer("http://127.0.0.1:9/v1")
+    with pytest.raises(InvalidInput, match="entailer="):
+        connect(nli)
+    with pytest.raises(EngineRejected, match="entailer="):
+        await nli.sample(["Who?"])
 
 
 @pytest.mark.parametrize("wrong", ["deberta", "hf:", "ftp://x", ""])

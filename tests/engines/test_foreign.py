@@ -14,9 +14,8 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard import RagGuard
 from ragguard.engines.base import EngineInfo
-from ragguard.engines.connect import connect
-from ragguard.engines.connected_entailer import connect_entailer
-from ragguard.engines.entailer import Entailments, Pair
+from ragguard.engines.connect import connect, connect_entailer
+from ragguard.engines.entailment import Entailments, Pair
 from ragguard.engines.foreign import ForeignCalls, ForeignEngine
 from ragguard.errors import EngineProtocolError, EngineTimeout
 from ragguard.guard import DistractorGuard

@@ -13,8 +13,8 @@ from support.scripted_engine import ScriptedEngine, unit
 
 from ragguard import connect
 from ragguard.engines.base import Engine
-from ragguard.engines.connected_entailer import connect_entailer
-from ragguard.engines.entailer import Pair
+from ragguard.engines.connect import connect_entailer
+from ragguard.engines.entailment import Pair
 from ragguard.engines.layers.budget import Account
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")

@@ -17,7 +17,7 @@ from support.reader import (
 )
 
 from ragguard import connect, world
-from ragguard.engines.entailer import Pair
+from ragguard.engines.entailment import Pair
 from ragguard.records import Failure, Run
 from ragguard.scorers.answers import Answers, verdict_of
 from ragguard.scorers.estimates import Meanings

@@ -8,7 +8,7 @@ from support.reader import FIRM, FIRM_QUERY, NOISE, TableEntailer, reader, run, 
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.base import as_prompt
-from ragguard.engines.entailer import Pair
+from ragguard.engines.entailment import Pair
 from ragguard.errors import CapExceeded, EngineProtocolError, EngineUnreachable, PromptTooLong
 from ragguard.records import Score, Usage
 from ragguard.scorers import Belief, Contested

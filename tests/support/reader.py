@@ -13,7 +13,7 @@ import numpy as np
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.base import EngineInfo
-from ragguard.engines.entailer import Entailments, Pair
+from ragguard.engines.entailment import Entailments, Pair
 from ragguard.records import Passage, RetrievalStep, Run, Usage
 from ragguard.text.language import meaning_key
 

@@ -8,7 +8,7 @@ from support.environments import VLLM
 from support.tiny_classifier import SHUFFLED, make_classifier
 from support.vllm_server import serve
 
-from ragguard.engines.entailer import Pair
+from ragguard.engines.entailment import Pair
 from ragguard.engines.nli_models import ClassifyEntailer, CrossEncoder
 from ragguard.errors import EngineRejected, PromptTooLong
 

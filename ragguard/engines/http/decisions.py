@@ -248,7 +248,8 @@ class DecisionModel:
     async def answer(self, request: Request) -> Reply:
         """Answers with the probability of each label; of a typed question, of its own labels, and 0 for the others.
         Without a reader all else is refused: nothing is written, and only options have probabilities."""
-        if self.reader is not None and not request.is_typed(self.info):
+        typed_labels = isinstance(request, LabelRequest) and request.is_typed(self.info)
+        if self.reader is not None and not typed_labels:
             return await self.reader.answer(request)
         if not isinstance(request, LabelRequest) or len(request.labels) == 1:
             raise EngineRejected(

@@ -217,6 +217,6 @@ _PromptAnswer: TypeAlias = tuple[tuple[list[Choice], Usage], int]
 """The choices for one prompt, what they cost, and the tokens that were cut from the prompt."""
 
 
-def _drawn(request: Request, **how: Any) -> DrawRequest:
+def _drawn(request: LabelRequest, **how: Any) -> DrawRequest:
     """Returns a request for answers to the prompts of another request."""
     return DrawRequest(request.prompts, deadline=request.deadline, priority=request.priority, **how)

@@ -17,7 +17,7 @@ from ragguard.engines.http.http_client import HttpClient, ServedModel
 from ragguard.engines.http.replies import choices_of, needed, optional, usage_of
 from ragguard.engines.http.templates import Templates
 from ragguard.engines.labels import Asks, LabelRequest, Logprobs, NextTokenAsk, checked_logprob
-from ragguard.engines.requests import ContinuationRequest, DrawRequest, Request
+from ragguard.engines.requests import ContinuationRequest, DrawRequest, PromptRequest
 from ragguard.engines.token_model import EXACT_CAPABILITIES, ProfiledModel, Rendered, find_out
 from ragguard.errors import EngineProtocolError, EngineRejected, EngineUnreachable, PromptTooLong
 from ragguard.records import Usage
@@ -76,7 +76,7 @@ class VllmModel:
         (choice,), _ = await self._ask(rendered, 1, body, request)
         return _text(choice, self._url)
 
-    async def next_tokens(self, request: Request, asks: Asks) -> tuple[Logprobs, Usage]:
+    async def next_tokens(self, request: PromptRequest, asks: Asks) -> tuple[Logprobs, Usage]:
         """Asks for all tokens behind all prompts, each followed by the first tokens of labels, in one call."""
         continued: Sequence[Rendered]
         if any(ask.after for ask in asks):
@@ -145,7 +145,7 @@ class VllmModel:
         return found, usage
 
     async def _ask(
-        self, prompts: Sequence[Rendered], n: int, body: Mapping[str, Any], request: Request
+        self, prompts: Sequence[Rendered], n: int, body: Mapping[str, Any], request: PromptRequest
     ) -> tuple[list[Mapping[str, Any]], Usage]:
         """Returns the choices for all prompts in order."""
         # A chat template contains the model's first token; where there is none, the server must put it there.

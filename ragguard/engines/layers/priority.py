@@ -12,10 +12,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ragguard.engines.base import Engine, EngineInfo, Prompt
+from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.layers.retry import failure_since
-from ragguard.engines.requests import Reply, Request, Value
+from ragguard.engines.requests import Item, Reply, Request, Value
 from ragguard.errors import EngineOverloaded, EngineTimeout, InvalidInput
 from ragguard.records import Usage
 from ragguard.runtime.limiter import LEAST, Place, WorkWindow
@@ -87,7 +87,7 @@ class Priority(Layer):
 
     def _fitting(self, request: Request, info: EngineInfo) -> int:
         """Returns how many of the request's prompts go out as one: one where the engine takes no more."""
-        if not (info.capabilities & {"batch", "decisions"} or request.is_typed(info)):
+        if not request.takes_many(info):
             return min(1, len(request.prompts))
         share, work = self._window.share, 0
         for at, prompt in enumerate(request.prompts):
@@ -132,6 +132,6 @@ class Priority(Layer):
                 self._kept.popitem(last=False)
 
 
-def _work(request: Request, prompt: Prompt, info: EngineInfo) -> int:
+def _work(request: Request, prompt: Item, info: EngineInfo) -> int:
     """Returns the work that one prompt is, in tokens to write."""
     return request.written(info) + prompt.size // _BYTES_PER_WORK

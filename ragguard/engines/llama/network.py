@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.llama.transformer import Floats, Memory, Tokens, Transformer
 from ragguard.engines.local.local_engine import Drawn, Rows, StillWanted, uniform
-from ragguard.engines.requests import DrawRequest, Request
+from ragguard.engines.requests import DrawRequest, PromptRequest
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
 
@@ -43,7 +43,7 @@ class Network:
     def __init__(self, transformer: Transformer, ends: Set[int]) -> None:
         self.config, self._transformer, self._ends = transformer.config, transformer, ends
 
-    def logprobs(self, rows: Rows, asks: Asks, request: Request, still_wanted: StillWanted) -> Logprobs:
+    def logprobs(self, rows: Rows, asks: Asks, request: PromptRequest, still_wanted: StillWanted) -> Logprobs:
         """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`."""
         starts = sorted({ask.after for ask in asks})
         columns = sorted({token for ask in asks for token in ask.tokens})
@@ -62,7 +62,7 @@ class Network:
         ]
 
     def text_logprobs(
-        self, rows: Rows, texts: Rows, request: Request, still_wanted: StillWanted
+        self, rows: Rows, texts: Rows, request: PromptRequest, still_wanted: StillWanted
     ) -> list[list[float]]:
         """Returns the log-probabilities of the tokens of each row's text, which follows it."""
         out: list[list[float]] = [[] for _ in rows]

@@ -29,7 +29,7 @@ from ragguard.engines.local.local_engine import (
     uniform,
 )
 from ragguard.engines.local.pretrained import HfTokens, Source, batches, load
-from ragguard.engines.requests import DrawRequest, Request
+from ragguard.engines.requests import DrawRequest, PromptRequest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,7 +83,7 @@ class CausalModel:
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._cache = "cache" if "cache" in self._accepts else "past_key_values"  # its older name
 
-    def logprobs(self, rows: Rows, asks: Asks, request: Request, still_wanted: StillWanted) -> Logprobs:
+    def logprobs(self, rows: Rows, asks: Asks, request: PromptRequest, still_wanted: StillWanted) -> Logprobs:
         """Returns for each ask (rows, its tokens). One pass over prompt and label answers all asks of the label."""
         found = [np.empty((len(rows), len(ask.tokens))) for ask in asks]
         afters = sorted({ask.after for ask in asks})
@@ -97,7 +97,7 @@ class CausalModel:
         return found
 
     def text_logprobs(
-        self, rows: Rows, texts: Rows, request: Request, still_wanted: StillWanted
+        self, rows: Rows, texts: Rows, request: PromptRequest, still_wanted: StillWanted
     ) -> list[list[float]]:
         """Returns the log-probabilities of the tokens of each row's text, from one pass over row and text."""
         found: list[list[float]] = [[] for _ in rows]

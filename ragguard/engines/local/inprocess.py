@@ -29,7 +29,7 @@ from ragguard.engines.local.local_engine import (
     described,
 )
 from ragguard.engines.local.pretrained import HfTokens, checked_name, weights_identity
-from ragguard.engines.requests import DrawRequest, Request
+from ragguard.engines.requests import DrawRequest, PromptRequest
 from ragguard.errors import EngineRejected, EngineUnreachable, MissingDependency
 from ragguard.runtime.limiter import in_parallel
 from ragguard.runtime.per_process import PerProcess
@@ -108,7 +108,7 @@ class _InProcessModel:
         wait([self._loop.submit(shut_down())], _PATIENCE_S)
         self._loop.stop()
 
-    def logprobs(self, rows: Rows, asks: Asks, request: Request, still_wanted: StillWanted) -> Logprobs:
+    def logprobs(self, rows: Rows, asks: Asks, request: PromptRequest, still_wanted: StillWanted) -> Logprobs:
         async def one(prompt: Sequence[int], ask: NextTokenAsk) -> list[float]:
             # Whatever is sampled, the probabilities of the label's tokens are shown.
             tokens = sorted(set(ask.tokens))
@@ -119,7 +119,7 @@ class _InProcessModel:
         return [np.array(found[i * len(rows) : (i + 1) * len(rows)]) for i in range(len(asks))]
 
     def text_logprobs(
-        self, rows: Rows, texts: Rows, request: Request, still_wanted: StillWanted
+        self, rows: Rows, texts: Rows, request: PromptRequest, still_wanted: StillWanted
     ) -> list[list[float]]:
         async def one(row: Sequence[int], text: Sequence[int]) -> list[float]:
             last = await self._last([*row, *text], request, max_tokens=1, prompt_logprobs=0)
@@ -152,7 +152,7 @@ class _InProcessModel:
         finally:
             future.cancel()
 
-    async def _last(self, prompt: Sequence[int], request: Request, **wanted: Any) -> Any:
+    async def _last(self, prompt: Sequence[int], request: PromptRequest, **wanted: Any) -> Any:
         """Returns the last thing that vLLM says of one prompt: all of its answers."""
         from vllm.exceptions import VLLMClientError, VLLMError
         from vllm.sampling_params import RequestOutputKind, SamplingParams

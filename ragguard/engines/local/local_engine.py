@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ragguard.engines.base import EngineInfo, Prompt, Sample
 from ragguard.engines.engine import ModelEngine
 from ragguard.engines.labels import Asks, Logprobs, checked_logprob
-from ragguard.engines.requests import ContinuationRequest, DrawRequest, Request
+from ragguard.engines.requests import ContinuationRequest, DrawRequest, PromptRequest
 from ragguard.engines.token_model import EXACT_CAPABILITIES, ProfiledModel, Tokens, find_out
 from ragguard.errors import Closed, InvalidInput, PromptTooLong
 from ragguard.records import Usage
@@ -108,7 +108,7 @@ class ComputingModel(Protocol):
     It calls `still_wanted` between two batches; that function raises where no caller waits for the result any more.
     """
 
-    def logprobs(self, rows: Rows, asks: Asks, request: Request, still_wanted: StillWanted) -> Logprobs:
+    def logprobs(self, rows: Rows, asks: Asks, request: PromptRequest, still_wanted: StillWanted) -> Logprobs:
         """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`.
 
         Only the priority of the request is used.
@@ -120,7 +120,7 @@ class ComputingModel(Protocol):
         ...
 
     def text_logprobs(
-        self, rows: Rows, texts: Rows, request: Request, still_wanted: StillWanted
+        self, rows: Rows, texts: Rows, request: PromptRequest, still_wanted: StillWanted
     ) -> list[list[float]]:
         """Returns the log-probabilities of the tokens of each row's text, which follows it."""
         ...
@@ -178,7 +178,7 @@ class LoadedModel:
         _, ((drawn,),) = await self._drawn(DrawRequest((prompt,), 1, 8, 0.0))
         return await self.tokens.text_of(drawn.ids)
 
-    async def next_tokens(self, request: Request, asks: Asks) -> tuple[Logprobs, Usage]:
+    async def next_tokens(self, request: PromptRequest, asks: Asks) -> tuple[Logprobs, Usage]:
         """Computes the log-probabilities of each ask's tokens."""
         rows = await self._rows(request, 1 + max(len(ask.after) for ask in asks))
         logprobs = await self._worker.run(
@@ -211,7 +211,7 @@ class LoadedModel:
             lambda loaded, still_wanted: loaded.model.draw(rows, request, still_wanted), request.deadline
         )
 
-    async def _rows(self, request: Request, output: int) -> list[list[int]]:
+    async def _rows(self, request: PromptRequest, output: int) -> list[list[int]]:
         """Returns the ids of all prompts; PromptTooLong where one leaves less than `output` tokens free."""
         rows = await self.tokens.rows(request.prompts)
         limit = (self.info.context or sys.maxsize) - output

@@ -10,16 +10,9 @@ import numpy as np
 
 from ragguard.analysis.tables import Cell, Table
 from ragguard.engines.base import EngineInfo
-from ragguard.engines.connect import connect
-from ragguard.engines.connected_entailer import connect_entailer
-from ragguard.engines.entailer import (
-    RELATIONS,
-    EngineEntailer,
-    Entailer,
-    Entailments,
-    Pair,
-    rows_of,
-)
+from ragguard.engines.connect import connect, connect_entailer
+from ragguard.engines.entailer import EngineEntailer, Entailer
+from ragguard.engines.entailment import RELATIONS, Entailments, Pair
 from ragguard.errors import InvalidInput
 from ragguard.metrics import correlate
 from ragguard.metrics.agreement import auc, interval
@@ -99,7 +92,7 @@ async def compare_entailers(
         began = time.perf_counter()
         reply = await entailer.entail(asked)
         seconds = time.perf_counter() - began
-        p = rows_of(reply, len(pairs))
+        p = reply.p
         entailed[name] = p[:, 0]
         right = p.argmax(axis=1) == truth
         _, low, high = interval(right[draws].mean(axis=1))

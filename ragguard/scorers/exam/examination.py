@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ragguard.engines.base import Engine
-from ragguard.engines.entailer import EngineEntailer, Pair
+from ragguard.engines.entailer import EngineEntailer
+from ragguard.engines.entailment import Pair
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong, RagguardError, UnfitText
 from ragguard.metrics import arrays

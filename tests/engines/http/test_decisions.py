@@ -11,7 +11,8 @@ from support.misbehaving_server import MisbehavingServer, Reply, engine_on
 
 from ragguard import DistractorGuard, Passage, RagGuard
 from ragguard.engines.connect import connect, open_engine
-from ragguard.engines.entailer import EngineEntailer, Pair
+from ragguard.engines.entailer import EngineEntailer
+from ragguard.engines.entailment import Pair
 from ragguard.engines.http import decisions
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput, UnfitText

@@ -13,7 +13,7 @@ from support.scripted_engine import ScriptedEngine
 from ragguard import RagGuard, world
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.connect import open_engine
-from ragguard.engines.entailer import Entailments
+from ragguard.engines.entailment import Entailments
 from ragguard.engines.layers import Account, Budget, Patience, Price, Retry
 from ragguard.errors import BudgetExceeded, EngineError, EngineUnreachable, InvalidInput
 from ragguard.records import Usage

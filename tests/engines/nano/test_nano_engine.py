@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragguard import DistractorGuard, Passage, RagGuard, RetrievalStep, Run, connect, world
-from ragguard.engines.entailer import EngineEntailer, Pair
+from ragguard.engines.entailer import EngineEntailer
+from ragguard.engines.entailment import Pair
 from ragguard.engines.nano.nano_engine import SPECIAL, NanoEngine, load_tokenizer
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.token_model import MARKER, find_out

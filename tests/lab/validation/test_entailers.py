@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from ragguard.engines.entailer import RELATIONS, Entailments
+from ragguard.engines.entailment import RELATIONS, Entailments
 from ragguard.errors import InvalidInput
 from ragguard.lab.validation.entailers import WordEntailer, compare_entailers, entailer_of, read_pairs
 
