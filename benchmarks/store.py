@@ -38,9 +38,9 @@ from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.runtime.faults import Faults
 from ragguard.service.configuration import Configuration
 from ragguard.service.intake import BATCH, Intake
-from ragguard.storage.sqlite import schema
+from ragguard.storage.sqlite import layout
+from ragguard.storage.sqlite.layout import DIGEST_BYTES
 from ragguard.storage.sqlite.ledger import ScoringOutcome
-from ragguard.storage.sqlite.schema import DIGEST_BYTES
 from ragguard.storage.sqlite.store import Store
 
 TARGET = 5_000
@@ -120,7 +120,7 @@ def against_sqlite(load: tuple[int, int, int | None], steps: int) -> dict[str, A
     writers: list[tuple[str, Callable[[Path, list[list[Event]]], tuple[float, float]]]] = [
         ("store", into_store),
         ("under digests", partial(into_table, digests=True)),
-        ("under digests, the store's pages", partial(into_table, digests=True, page=schema.PAGE_BYTES)),
+        ("under digests, the store's pages", partial(into_table, digests=True, page=layout.PAGE_BYTES)),
         ("bare table", into_table),
     ]
     found: dict[str, list[tuple[float, float]]] = {name: [] for name, _ in writers}
@@ -169,7 +169,7 @@ def into_table(
 ) -> tuple[float, float]:
     """Seconds, and seconds of the processor, that SQLite takes for the texts alone."""
     path.touch()
-    db = schema.connect(path)
+    db = layout.connect(path)
     db.execute(f"PRAGMA page_size = {page}")
     db.execute("PRAGMA journal_mode = WAL")
     db.execute(f"CREATE TABLE texts ({'digest BLOB PRIMARY KEY, text' if digests else 'text'})")

@@ -1,7 +1,12 @@
 """The one description of the records' fields: their types, limits, defaults, and the words of errors.
 
-All of it is derived from the annotations in `records.py`. Records made by hand are checked with it, files and
-requests are read and written with it, and captured values are brought to its types. Knows no file and no database.
+All of it is derived from the annotations in `records.py`. Records made by hand are checked with it, files, requests and
+rows of a store are read and written with it, and captured values are brought to its types. Knows no file and no
+database.
+
+A record is written in one of two forms. Files name each field. A row of a store does as well, but keeps each distinct
+passage once, refers to it by its position, and writes records that stand in lists as lists of their values, in the
+order of their fields. New fields of a record come last, so that older rows can be read.
 """
 
 from __future__ import annotations
@@ -11,12 +16,13 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from types import NoneType
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Failure, FieldRule, Passage, Result, RetrievalStep, Run, Score
 from ragguard.runtime import scalars
 from ragguard.runtime.scalars import Scalar, WrongField
+from ragguard.text.plain import plain_metadata
 
 T = TypeVar("T")
 FieldType: TypeAlias = "Scalar | ListType | RecordType"
@@ -64,22 +70,43 @@ def read_record(kind: type[T], data: object) -> T:
         raise InvalidInput(wrong.path, wrong.value, wrong.allowed) from None
 
 
-def data_of(record: Any, names: Sequence[str] | None = None) -> Data:
-    """Returns a record, or its named fields, as data for JSON, without the fields that have their default values."""
-    return record_type(type(record)).write(record, names)
+def data_of(record: Any) -> Data:
+    """Returns a record as data for JSON, without the fields that have their default values."""
+    data: Data = record_type(type(record)).write(record)
+    return data
+
+
+class PassagePositions(Protocol):
+    """Keeps the distinct passages of a row."""
+
+    def positions_of(self, passages: Iterable[Passage]) -> list[int]:
+        """Returns the position of each passage among those of the row."""
 
 
 def other_fields(kind: type, *known: str) -> tuple[str, ...]:
-    """Returns the fields of a record class that a caller does not store by itself."""
+    """Returns the fields of a record class that do not have a column of their own in a store."""
     return tuple(declared.name for declared in fields(kind) if declared.name not in known)
 
 
-def read_fields(kind: type, data: Mapping[str, object], names: Sequence[str]) -> Data:
-    """Returns the values of those of the named fields that the data have; raises InvalidInput for a wrong one."""
-    try:
-        return {name: record_type(kind).readers[name](data[name]) for name in names if name in data}
-    except WrongField as wrong:
-        raise InvalidInput(wrong.path or "a field", wrong.value, wrong.allowed) from None
+def row_data(kind: type, record: Any, names: Iterable[str], passages: PassagePositions) -> Data:
+    """Returns the named fields of a record, or of an event that has fields of a record, as a row of a store has them,
+    without the fields that have their default values."""
+    data: Data = record_type(kind).write(record, names, passages)
+    return data
+
+
+def row_values(record: Any) -> list[Any]:
+    """Returns the values of a record without passages, in the order of its fields, as data for JSON."""
+    return record_type(type(record)).values(record)
+
+
+def of_row(kind: type, data: Mapping[str, Any], names: Iterable[str], passages: Sequence[Passage]) -> Data:
+    """Returns the values of the named fields that `row_data` wrote. `passages` are those of the row, by position.
+
+    Nothing is checked: what another program has changed raises a TypeError, a ValueError or a LookupError, or comes
+    back as it is.
+    """
+    return record_type(kind).restored({name: data[name] for name in names if name in data}, passages)
 
 
 def fitted(record: T) -> T:
@@ -118,8 +145,19 @@ class ListType:
             raise WrongField(data, "a list")
         return self._each(self.item.read, data)
 
-    def write(self, value: Any) -> list[Any]:
-        return [self.item.write(item) for item in value]
+    def write(self, value: Any, passages: PassagePositions | None = None) -> list[Any]:
+        item = self.item
+        if passages is None or not isinstance(item, RecordType):
+            return [item.write(one) for one in value]
+        return (
+            passages.positions_of(value)
+            if item.kind is Passage
+            else [item.values(one, passages) for one in value]
+        )
+
+    def restore(self, data: list[Any], passages: Sequence[Passage]) -> list[Any]:
+        item = self.item
+        return [item.restore(one, passages) for one in data] if isinstance(item, RecordType) else data
 
     def fit(self, value: Any) -> list[Any]:
         if not isinstance(value, list | tuple):
@@ -161,7 +199,17 @@ class RecordType:
             elif FieldRule.DERIVED not in rules:
                 factory = declared.default_factory
                 self._in_data[name] = declared.default if factory is MISSING else factory()
-        self.readers = {name: self._fields[name].read for name in self._in_data}
+        self._readers = {name: self._fields[name].read for name in self._in_data}
+        self._values = operator.attrgetter(*self._fields)
+        self._mappings = [
+            place for place, described in enumerate(self._fields.values()) if described is scalars.MAPPING
+        ]
+        """The places of the fields that hold mappings of a user's."""
+        self._holding = {
+            name: described for name, described in self._fields.items() if not isinstance(described, Scalar)
+        }
+        """The fields that hold records or lists."""
+        self._places = {name: place for place, name in enumerate(self._fields)}
         # Lists and records come last.
         self._written = sorted(self._in_data, key=lambda name: not isinstance(self._fields[name], Scalar))
         self._needed = [name for name, default in self._in_data.items() if default is MISSING]
@@ -200,7 +248,7 @@ class RecordType:
         name = ""
         try:
             for name, value in data.items():
-                if (read := self.readers.get(name)) is None:
+                if (read := self._readers.get(name)) is None:
                     raise WrongField(value, self._meant(name))
                 if value is not None:
                     values[name] = read(value)
@@ -214,14 +262,44 @@ class RecordType:
         _check_whole(record)
         return record
 
-    def write(self, record: Any, names: Iterable[str] | None = None) -> Data:
-        """Returns the fields of the record, or the named ones, as data for JSON, without default values."""
+    def write(
+        self, record: Any, names: Iterable[str] | None = None, passages: PassagePositions | None = None
+    ) -> Any:
+        """Returns the fields of the record, or the named ones, as data for JSON, without default values; with the
+        `passages` of a row in the form of rows, in which a passage is its position."""
+        if passages is not None and self.kind is Passage:
+            return passages.positions_of([record])[0]
         data = {}
         for name in self._written if names is None else names:
             value = getattr(record, name)
             if value != self._in_data[name]:
-                data[name] = None if value is None else self._fields[name].write(value)
+                data[name] = None if value is None else _written(self._fields[name], value, passages)
         return data
+
+    def values(self, record: Any, passages: PassagePositions | None = None) -> list[Any]:
+        """Returns the values of all fields of the record, in their order, as data for JSON."""
+        values = list(self._values(record))
+        for place in self._mappings:
+            values[place] = plain_metadata(values[place])
+        for name, described in self._holding.items():
+            if values[place := self._places[name]] is not None:
+                values[place] = described.write(values[place], passages=passages)
+        return values
+
+    def restore(self, data: Any, passages: Sequence[Passage]) -> Any:
+        """Returns the record that `write` or `values` wrote into a row; checks nothing."""
+        if self.kind is Passage:
+            return passages[data]
+        named = dict(zip(self._fields, data, strict=False)) if isinstance(data, list) else data
+        return self.kind(**self.restored(named, passages))
+
+    def restored(self, data: Data, passages: Sequence[Passage]) -> Data:
+        """Returns the values of fields that stand in a row by their names; checks nothing."""
+        values = {**data}
+        for name, described in self._holding.items():
+            if values.get(name) is not None:
+                values[name] = described.restore(values[name], passages)
+        return values
 
     def fit(self, record: Any) -> Any:
         """Returns the record itself where every field has its type, else a copy in which every field has."""
@@ -256,6 +334,12 @@ class RecordType:
         meant = f"did you mean {close[0]!r}? " if close else ""
         known = f"the fields are {', '.join(self._in_data)}"
         return f"{meant}no field of that name; {_OWN_DATA if 'metadata' in self._in_data else known}"
+
+
+def _written(described: FieldType, value: Any, passages: PassagePositions | None) -> Any:
+    if isinstance(described, Scalar):
+        return described.write(value)
+    return described.write(value, passages=passages)
 
 
 def record_type(kind: type) -> RecordType:

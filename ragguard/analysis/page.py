@@ -34,7 +34,7 @@ from ragguard.errors import InvalidInput, StoreError
 from ragguard.facts.explanation import Explanation, explain_facts
 from ragguard.facts.run_facts import READ, HopFacts, RunFacts, with_scores
 from ragguard.metrics.registry import METRICS
-from ragguard.records import MODEL_CALLS, Score
+from ragguard.records import MODEL_CALLS, Decision, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.exam.record import remarks_on
 from ragguard.storage.sqlite.overview import SCALE, Overview, StepLine
@@ -281,10 +281,10 @@ def _step(step: StepLine, texts: Texts, began_ns: int, shortened: Iterable[Short
         "at": max(0, started - began_ns) / 1e6 if began_ns and started else None,
         "took": max(0, ended - started) / 1e6 if ended else None,
         "guard": None if decision is None else {
-            "status": decision["status"], "reason": _why(decision), "ms": round(decision["elapsed_ms"] or 0, 2),
+            "status": decision.status, "reason": _why(decision), "ms": round(decision.elapsed_ms or 0, 2),
         },
         "advice": step.advice and {
-            name: step.advice[name] for name in ("action", "reasons", "calibrated", "elapsed_ms")
+            name: getattr(step.advice, name) for name in ("action", "reasons", "calibrated", "elapsed_ms")
         },
         "texts": [texts.setdefault(text, len(texts)) for text in step.texts],
         "k": step.places,
@@ -293,7 +293,7 @@ def _step(step: StepLine, texts: Texts, began_ns: int, shortened: Iterable[Short
     }  # fmt: skip
 
 
-def _why(decision: Data) -> str:
+def _why(decision: Decision) -> str:
     """Returns the reason of a guard's decision, with what it would have dropped where it was in shadow."""
-    shadow = would_drop([rank for _, rank, *_ in decision.get("would_drop", ())])
-    return "; ".join(filter(None, [decision["reason"], shadow]))
+    shadow = would_drop([drop.position for drop in decision.would_drop])
+    return "; ".join(filter(None, [decision.reason, shadow]))

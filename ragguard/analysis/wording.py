@@ -119,14 +119,12 @@ class ShadowStep(NamedTuple):
 
 def shadow_steps(overview: Overview) -> Iterator[ShadowStep]:
     """Yields the decisions of guards in shadow in a run."""
-    decided = [step for step in overview.steps if step.decision and "would_drop" in step.decision]
+    decided = [(step, step.decision) for step in overview.steps if step.decision and step.decision.would_drop]
     scored = json.loads(overview.of_passages) if decided else ()
     utilities = {(seq, rank): value / SCALE for seq, rank, name, value, *_ in scored if name == "utility"}
-    for step in decided:
-        decision = step.decision or {}
-        dropped = [utilities.get((step.seq, rank)) for _, rank, *_ in decision["would_drop"]]
-        took = float(decision["elapsed_ms"] or 0)
-        yield ShadowStep(overview.row["id"], len(decision["kept"]), dropped, took)
+    for step, decision in decided:
+        dropped = [utilities.get((step.seq, drop.position)) for drop in decision.would_drop]
+        yield ShadowStep(overview.row["id"], len(decision.kept), dropped, float(decision.elapsed_ms or 0))
 
 
 def about_shadow(decided: Sequence[ShadowStep]) -> str:

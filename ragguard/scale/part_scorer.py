@@ -212,8 +212,9 @@ class ScoringProcess:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs,), name="ragguard-parts")
-        # Ctrl-C reaches all, and the parent ends its processes. One that still starts would end with a traceback, so it
-        # is not to hear it: it takes over the mask of the thread that starts it. The tracker, once begun, resets that.
+        # Ctrl-C reaches every process of the terminal; this one ends the others. A process that is interrupted while
+        # it starts prints a traceback, so SIGINT is blocked in it: it inherits the signal mask of this thread. Starting
+        # the resource tracker changes that mask, so the tracker is started before.
         resource_tracker.ensure_running()
         heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
@@ -221,8 +222,8 @@ class ScoringProcess:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, heard)
         theirs.close()
-        # Sent with the first part: multiprocessing would wait for ever where a process ends before it has read a job
-        # that is larger than a pipe.
+        # Sent with the first part: `__call__` notices a process that has ended. With a job larger than a pipe,
+        # `Process.start` would wait for ever for a process that ends before it has read the job.
         self._job: PartJob | None = job
         self._busy = False
 

@@ -33,9 +33,9 @@ _CONTENT: dict[type, tuple[str, ...]] = {
 _DEPTH = 6
 """How deep the content of an event is looked into."""
 _LONG = 512
-"""The number of items that stand for the rest of a list that is longer."""
+"""The most items of a list that are measured; a longer list is taken to have items of the same size throughout."""
 _SAMPLE = 6
-"""The number of collections and objects at one depth that stand for the others."""
+"""The most collections and objects of one depth whose content is measured; the others are taken to be like them."""
 _FLAT = frozenset({str, bytes, int, float, bool, NoneType})
 
 

@@ -24,7 +24,7 @@ from ragguard.records import Run, ScoredRun
 from ragguard.runtime.faults import describe
 from ragguard.runtime.per_process import PerProcess
 from ragguard.storage.files.runfile import data_of_run
-from ragguard.storage.sqlite.schema import dump
+from ragguard.storage.sqlite.layout import dump
 from ragguard.telemetry import names as n
 from ragguard.telemetry.attributes import source
 from ragguard.telemetry.otlp import ExportError, endpoint

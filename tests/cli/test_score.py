@@ -21,7 +21,7 @@ from ragguard import Passage, RagGuard, RetrievalStep, Run
 from ragguard.cli.app import app
 from ragguard.errors import EngineRejected, EngineUnreachable
 from ragguard.storage.files.runfile import write_runs
-from ragguard.storage.sqlite import schema
+from ragguard.storage.sqlite import layout
 from ragguard.storage.sqlite.reader import StoreReader
 
 RUNNER = CliRunner()
@@ -275,7 +275,7 @@ def test_an_interrupt_ends_it_and_the_same_command_goes_on(engine, here):
 
 @pytest.mark.parametrize("when", ["at first", "on the way"])
 def test_a_store_that_cannot_be_written_is_no_success(engine, monkeypatch, when):
-    real, opened = schema.connect, []
+    real, opened = layout.connect, []
 
     def connect(path, **more):
         connection = real(path, **more)
@@ -291,7 +291,7 @@ def test_a_store_that_cannot_be_written_is_no_success(engine, monkeypatch, when)
                 connection.execute("PRAGMA query_only = on")
         return 0.4
 
-    monkeypatch.setattr(schema, "connect", connect)
+    monkeypatch.setattr(layout, "connect", connect)
     monkeypatch.setattr("ragguard.cli.score.CLOSE_SECONDS", 0.2)
     engine.label = judging
     done = score(runs_file(30), *UTILITY, "--concurrency", 1)

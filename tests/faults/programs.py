@@ -27,7 +27,7 @@ from ragguard.records import Run
 from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.service.configuration import Configuration
 from ragguard.service.service import in_each_process
-from ragguard.storage.sqlite import schema
+from ragguard.storage.sqlite import layout
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
 from ragguard.storage.sqlite.writing import EventBatch
@@ -179,7 +179,7 @@ PROGRAMS = {one.__name__: one for one in (at_store, at_service)}
 def main(program: str, kind: str, times: int, durability: str, folder: Path, stride: int) -> None:
     """Runs the program for every n until it ends before its n-th call."""
     logging.getLogger("ragguard").setLevel(logging.CRITICAL + 1)
-    schema.PATIENCE = 0.5
+    layout.PATIENCE = 0.5
     if kind == "memory" and not INJECTION.sees_sqlite:
         print(json.dumps({"points": 0, "problems": [], "unseen": True}))
         return

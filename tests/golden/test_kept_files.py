@@ -1,4 +1,5 @@
-"""Files that past versions wrote are read by this one, with everything in them; a store of an older schema is refused.
+"""Files that past versions wrote are read by this one, with everything in them; a store of a schema before 4 is
+refused.
 
 The files in `kept` are never written anew. A version that writes another format adds its own beside them.
 """
@@ -18,7 +19,7 @@ from ragguard.errors import SchemaMismatch
 from ragguard.guard.calibration import Calibration
 from ragguard.storage.files.runfile import read_runs
 from ragguard.storage.source import read_scored
-from ragguard.storage.sqlite import schema
+from ragguard.storage.sqlite import layout
 from ragguard.storage.sqlite.store import Store
 
 KEPT = Path(__file__).parent / "kept"
@@ -32,11 +33,11 @@ def kept(pattern):
 
 
 @kept("store-*.sql")
-def test_a_kept_store_is_read_by_the_version_of_its_schema_and_refused_by_a_later_one(file, tmp_path):
+def test_a_kept_store_of_this_schema_and_the_one_before_is_read_and_an_older_one_refused(file, tmp_path):
     path = tmp_path / "s.db"
     with closing(sqlite3.connect(path)) as db:
         db.executescript(file.read_text())
-    if file.stem != f"store-{schema.VERSION}":
+    if int(file.stem.removeprefix("store-")) < layout.VERSION - 1:
         with pytest.raises(SchemaMismatch, match="another ragguard"):
             Store(path)
         return
@@ -50,13 +51,13 @@ def test_a_kept_store_is_read_by_the_version_of_its_schema_and_refused_by_a_late
     assert store.run_count() == len(expected)
     store.close()
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+        assert db.execute("PRAGMA user_version").fetchone() == (layout.VERSION,)
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     assert [scored.scores for scored in read_scored(path)] == [scored.scores for scored in expected]
 
 
 def test_the_store_of_this_version_is_kept():
-    assert (KEPT / f"store-{schema.VERSION}.sql").exists()
+    assert (KEPT / f"store-{layout.VERSION}.sql").exists()
 
 
 @kept("runs-*.jsonl")

@@ -11,7 +11,7 @@ from support.runs import a_run, as_events
 from support.stored import captured, closed_after
 
 from ragguard.errors import StoreError, StoreUnavailable
-from ragguard.storage.sqlite import schema
+from ragguard.storage.sqlite import layout
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
 
@@ -22,7 +22,7 @@ class FailingDisk:
     def __init__(self, monkeypatch):
         self.pragma = ""
         self.connections = []
-        real = schema.connect
+        real = layout.connect
 
         def connect(path, **settings):
             connection = real(path, **settings)
@@ -31,7 +31,7 @@ class FailingDisk:
                 self._apply(connection)
             return connection
 
-        monkeypatch.setattr(schema, "connect", connect)
+        monkeypatch.setattr(layout, "connect", connect)
 
     def fail(self, pragma):
         self.pragma = pragma
@@ -111,7 +111,7 @@ def test_damaged_byte_in_the_header_is_an_error_at_the_start_or_harmless(tmp_pat
     "statement",
     [
         "PRAGMA user_version = 1",
-        f"PRAGMA user_version = {schema.VERSION + 7}",
+        f"PRAGMA user_version = {layout.VERSION + 7}",
         "PRAGMA application_id = 1",
     ],
 )
@@ -130,9 +130,9 @@ def test_file_with_another_schema_is_an_error_at_the_start_and_stays_as_it_is(tm
 @pytest.mark.parametrize("path", ["s.db", None])
 def test_a_store_that_nobody_closed_closes_its_connection(tmp_path, monkeypatch, path):
     connections = []
-    connect = schema.connect
+    connect = layout.connect
     monkeypatch.setattr(
-        schema, "connect", lambda *args, **more: connections.append(connect(*args, **more)) or connections[-1]
+        layout, "connect", lambda *args, **more: connections.append(connect(*args, **more)) or connections[-1]
     )
     store = Store(path and tmp_path / path)
     captured(store, a_run())
@@ -194,7 +194,7 @@ def test_writer_asks_every_millisecond_while_another_process_writes(tmp_path, mo
             if len(pauses) == 50:
                 other.execute("COMMIT")
 
-        monkeypatch.setattr("ragguard.storage.sqlite.schema.time.sleep", sleep)
+        monkeypatch.setattr("ragguard.storage.sqlite.layout.time.sleep", sleep)
         other.execute("BEGIN IMMEDIATE")
         captured(store, a_run())
     assert pauses == [0.001] * 50

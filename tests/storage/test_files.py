@@ -8,8 +8,8 @@ from support.runs import a_run, as_events, scores_of
 from support.stored import captured, closed_after, store_scores
 
 from ragguard.errors import StoreError, StoreUnavailable
+from ragguard.storage.sqlite.layout import PAGE_BYTES
 from ragguard.storage.sqlite.reader import StoreReader
-from ragguard.storage.sqlite.schema import PAGE_BYTES
 from ragguard.storage.sqlite.store import Store
 
 
@@ -118,7 +118,7 @@ def test_a_new_store_is_its_owners_alone(path):
 
 
 def test_a_deletion_is_not_said_to_be_done_while_the_log_holds_the_text(path, monkeypatch):
-    monkeypatch.setattr("ragguard.storage.sqlite.schema.PATIENCE", 0.05)
+    monkeypatch.setattr("ragguard.storage.sqlite.layout.PATIENCE", 0.05)
     store = Store(path)
     secret = a_run("secret")
     secret.question = "where are the jewels?"

@@ -98,7 +98,7 @@ def test_passage_that_the_guard_dropped_was_not_given_to_the_model():
     assert line.texts == [passage.text for passage in step.candidates]
     assert line.kept == [True, False, True, False, False]
     assert line.reasons == {2: "why"}
-    assert line.decision["elapsed_ms"] == 1.5
+    assert line.decision.elapsed_ms == 1.5
 
 
 def test_only_what_the_model_got_counts_as_misleading():

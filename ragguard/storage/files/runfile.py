@@ -27,7 +27,7 @@ from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.runtime.faults import describe, why_unreadable
 from ragguard.schema import Data, checked_run, data_of, read_record
-from ragguard.storage.sqlite.schema import dump
+from ragguard.storage.sqlite.layout import dump
 from ragguard.text.plain import plain_metadata
 
 FORMAT = "ragguard.run/1"

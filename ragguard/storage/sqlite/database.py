@@ -1,4 +1,4 @@
-"""One SQLite connection behind one lock, with transactions, and the file behind it. The tables are `schema.py`'s.
+"""One SQLite connection behind one lock, with transactions, and the file behind it. The tables are `layout.py`'s.
 
 SQLite keeps three files: the database, its log (`-wal`) and the index of the log (`-shm`). A process must not open and
 close the database beside SQLite, since that drops SQLite's locks.
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ragguard.errors import Closed, StoreError, StoreUnavailable
 from ragguard.runtime.per_process import disconnect_before_forks, keep_for_ever
-from ragguard.storage.sqlite import schema
+from ragguard.storage.sqlite import layout
 
 _TURN = 0.25
 """Seconds that a reader waits for the connection before it reads the file over one of its own."""
@@ -57,7 +57,7 @@ class Database:
         with (
             self.lock,
             self._translated("written"),
-            schema.transaction(self._connected(), "BEGIN IMMEDIATE") as db,
+            layout.transaction(self._connected(), "BEGIN IMMEDIATE") as db,
         ):
             yield db
 
@@ -73,8 +73,8 @@ class Database:
         try:
             with self._translated("read"):
                 if not has_turn and self.path is not None:
-                    own = schema.connect(self.path, read_only=True)
-                with schema.transaction(own or self._connected(), "BEGIN") as db:
+                    own = layout.connect(self.path, read_only=True)
+                with layout.transaction(own or self._connected(), "BEGIN") as db:
                     yield db
         finally:
             if own is not None:
@@ -152,9 +152,9 @@ class Database:
                 create_file(self.path)
             elif not self.path.exists():
                 raise StoreError(f"{self.name} does not exist; check the path")
-        db = schema.connect(self.path, full=self._full, read_only=self._read_only)
+        db = layout.connect(self.path, full=self._full, read_only=self._read_only)
         try:
-            schema.prepare(db, self.name, read_only=self._read_only)
+            layout.prepare(db, self.name, read_only=self._read_only)
         except BaseException:
             db.close()
             raise

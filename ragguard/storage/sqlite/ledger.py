@@ -22,8 +22,9 @@ from typing import NamedTuple
 
 from ragguard.records import Failure, Run, Score
 from ragguard.runtime.deadline import now_ns
+from ragguard.storage.sqlite.layout import Data, dump, storable
 from ragguard.storage.sqlite.passages import change_uses, digests_in
-from ragguard.storage.sqlite.schema import Data, dump, storable
+from ragguard.storage.sqlite.rows import merged
 from ragguard.storage.sqlite.score_rows import delete_outdated, insert_scores
 
 LEASE_SECONDS = 30.0
@@ -179,9 +180,7 @@ def let_go(db: sqlite3.Connection, run: int) -> None:
 def change_body(db: sqlite3.Connection, run: int, change: Data) -> None:
     """Puts values into the body of a run; metadata are added to those that are there."""
     body: Data = json.loads(db.execute("SELECT body FROM runs WHERE seq = ?", (run,)).fetchone()[0])
-    if "metadata" in change:
-        change = change | {"metadata": body.get("metadata", {}) | change["metadata"]}
-    db.execute("UPDATE runs SET body = ? WHERE seq = ?", (dump(body | change), run))
+    db.execute("UPDATE runs SET body = ? WHERE seq = ?", (dump(merged(body, change)), run))
 
 
 def drop_waiting(memory: sqlite3.Connection, owner: str, most: int, claimed: Collection[str]) -> int:
@@ -281,18 +280,6 @@ def _abandon(db: sqlite3.Connection, condition: str, values: tuple[str | int, ..
         f"WHERE status = 'open' AND {condition}",
         (now_ns(), due, *values),
     ).rowcount
-
-
-def find_runs(db: sqlite3.Connection, name: str) -> list[int]:
-    """Returns the `seq` of the run with this id, else of all that are called so, the latest last."""
-    by_id = db.execute("SELECT seq FROM runs WHERE id = ?", (storable(name),)).fetchall()
-    by_name = "SELECT run FROM names WHERE name = ? AND kind <> 'thread' ORDER BY run"
-    return [row[0] for row in by_id or db.execute(by_name, (storable(name),))]
-
-
-def find_run(db: sqlite3.Connection, name: str) -> int | None:
-    """Returns the `seq` of the run with this id, else of the latest one that is called so; None where there is none."""
-    return found[-1] if (found := find_runs(db, name)) else None
 
 
 def delete_runs(connection: sqlite3.Connection, seqs: Sequence[int]) -> None:

@@ -18,14 +18,25 @@ from ragguard.records import (
     FEEDBACK,
     K_ERROR,
     LEFT_OUT,
+    Advice,
+    Decision,
     Failure,
     Score,
     Usage,
     places_of,
     read_candidates,
 )
-from ragguard.storage.sqlite.rows import chunks, failures_at, origins_of, rows_at, texts_of, usage_of
-from ragguard.storage.sqlite.schema import Data
+from ragguard.storage.sqlite.layout import Data
+from ragguard.storage.sqlite.rows import (
+    chunks,
+    failures_at,
+    origins_of,
+    passages_in,
+    rows_at,
+    step_values,
+    texts_of,
+    usage_of,
+)
 from ragguard.storage.sqlite.score_rows import IS_PROVISIONAL
 
 SCALE = 10_000
@@ -45,8 +56,8 @@ class StepLine:
     """True for each of the texts that the model got."""
     reasons: dict[int, str]
     """The guard's reason for each dropped passage, by its rank."""
-    decision: Data | None
-    advice: Data | None
+    decision: Decision | None
+    advice: Advice | None
     error: str
     places: int
     """K, the number of passages that the prompt had a place for; 0 where the step's K cannot be right."""
@@ -148,9 +159,11 @@ def overviews_at(
 
 
 def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str]) -> StepLine:
-    items, given, decision = body.get("items", ()), body["passages"], body.get("decision")
+    items, given = body.get("items", ()), body["passages"]
     candidates = body.get("candidates") or given
-    reasons = {} if decision is None else {drop[1]: drop[2] for drop in decision["dropped"]}
+    decided = step_values(body, passages_in(body, texts), ("decision", "advice"))
+    decision: Decision | None = decided.get("decision")
+    reasons = {} if decision is None else {drop.position: drop.reason for drop in decision.dropped}
     read, more = [*range(len(given))], []
     if candidates != given:
         found, got = ([tuple(items[at][:2]) for at in positions] for positions in (candidates, given))
@@ -160,13 +173,11 @@ def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str]) -> StepLine:
     kept = [index in left for index in range(len(candidates) + len(more))]
     shown = [texts.get(items[position][0], "") for position in (*candidates, *more)]
     metadata = body.get("metadata", {})
-    guarded = decision or {"kept": (), "dropped": ()}
-    k = places_of(
-        row["k"], len(given), len(candidates), kept=len(guarded["kept"]), dropped=len(guarded["dropped"])
-    )
+    kept_by_guard, dropped = (0, 0) if decision is None else (len(decision.kept), len(decision.dropped))
+    k = places_of(row["k"], len(given), len(candidates), kept=kept_by_guard, dropped=dropped)
     return StepLine(
         row["seq"], row, shown, kept, reasons=reasons, decision=decision,
-        advice=body.get("advice"), error=body.get("error", ""),
+        advice=decided.get("advice"), error=body.get("error", ""),
         places=0 if K_ERROR in metadata else k, notice=notice(metadata, len(given)),
     )  # fmt: skip
 

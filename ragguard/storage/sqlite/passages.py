@@ -11,12 +11,10 @@ from typing import Any, Final
 
 from ragguard.records import Passage
 from ragguard.runtime.text_memo import TextMemo
-from ragguard.schema import data_of, other_fields
-from ragguard.storage.sqlite.schema import DIGEST_BYTES, Data, dump, storable
-from ragguard.text.plain import plain_metadata
+from ragguard.schema import record_type
+from ragguard.storage.sqlite.layout import DIGEST_BYTES, Data, dump, storable
 
-MORE_OF_PASSAGE: Final = other_fields(Passage, "text", "id", "score", "metadata", "grade")
-"""The fields that an item has not by position: the schema writes and reads them, as the item's last value."""
+_values_of: Final = record_type(Passage).values
 _digested: TextMemo[tuple[str, bytes, str, str]] = TextMemo(4 * 2**20)
 """The digest of a text in hexadecimal digits and in bytes, the text as a file can hold it, and as it was given."""
 
@@ -26,16 +24,18 @@ class PassageTable:
 
     __slots__ = ("_first", "_seen", "_texts", "digests", "items")
 
-    def __init__(self, texts: dict[bytes, str], items: Iterable[list[Any]] = ()) -> None:
+    def __init__(
+        self, texts: dict[bytes, str], items: Iterable[list[Any]] = (), passages: Iterable[Passage] = ()
+    ) -> None:
         """Takes a mapping of digests to texts, to which the texts of new items are added. `items` are the items that
-        the row already has; their texts are in the store."""
+        the row already has, whose texts are in the store, and `passages` the objects that stand for them."""
         self._texts = texts
         self.items: list[list[Any]] = [*items]
         self._first: dict[str, int] = {}
         """The position of the first item with a text, by the text's digest in hexadecimal digits."""
         for position, (digest, *_) in enumerate(self.items):
             self._first.setdefault(digest, position)
-        self._seen: dict[int, tuple[int, Passage]] = {}
+        self._seen = {id(passage): (position, passage) for position, passage in enumerate(passages)}
         """The position of each passage by its address, together with the passage, so that no other object gets this
         address."""
         self.digests: list[bytes] = []
@@ -49,12 +49,8 @@ class PassageTable:
             known = seen.get(id(passage))
             if known is None:
                 digits, digest, text, _ = _digested.known.get(id(passage.text)) or _digest(passage.text)
-                item: list[Any] = [
-                    digits, passage.id, passage.score,
-                    plain_metadata(passage.metadata) or None, passage.grade,
-                ]  # fmt: skip
-                if MORE_OF_PASSAGE:
-                    item.append(data_of(passage, MORE_OF_PASSAGE))
+                item = _values_of(passage)
+                item[0] = digits  # in place of the text, which is a passage's first field
                 position = end = len(items)
                 first = self._first.setdefault(digits, end)
                 if first != end:

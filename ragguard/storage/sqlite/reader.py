@@ -17,8 +17,8 @@ from ragguard.runtime.arguments import file_path
 from ragguard.runtime.faults import describe
 from ragguard.storage.sqlite import rows
 from ragguard.storage.sqlite.database import Database
-from ragguard.storage.sqlite.ledger import find_run
 from ragguard.storage.sqlite.overview import Overview, overviews_at
+from ragguard.storage.sqlite.run_names import find_run
 from ragguard.storage.sqlite.score_rows import RunMeans, means_at
 
 T = TypeVar("T")

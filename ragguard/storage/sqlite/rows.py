@@ -1,62 +1,40 @@
 """Runs, steps, scores and failures as rows: made of records, and read back, inside the caller's transaction.
 
-What has no column of its own stands in a row's body, as JSON, in the forms of one table for writing and reading. The
-texts of passages do not stand in the rows: a body holds each distinct passage once, under the digest of its text, and
-lists of passages are lists of positions among those.
+What has no column of its own stands in a row's body, as JSON that `schema.py` writes and reads. The texts of passages
+do not stand in the rows: a body holds each distinct passage once, under the digest of its text, and lists of passages
+are lists of positions among those.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from operator import attrgetter
 from sqlite3 import Row
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ragguard.capture.events import StepAmended
 from ragguard.facts.leads import with_leads
-from ragguard.records import (
-    Advice,
-    Decision,
-    Dropped,
-    Failure,
-    Passage,
-    RetrievalStep,
-    Run,
-    Score,
-    ScoredRun,
-    SubStep,
-    TraceContext,
-    Usage,
-)
-from ragguard.schema import data_of, other_fields, read_fields
-from ragguard.storage.sqlite.passages import MORE_OF_PASSAGE, PassageTable, digests_in
-from ragguard.storage.sqlite.schema import Data, dump, storable
-from ragguard.text.plain import plain_metadata
+from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun, Usage
+from ragguard.schema import of_row, other_fields, row_data, row_values
+from ragguard.storage.sqlite.layout import Data, dump, storable
+from ragguard.storage.sqlite.passages import PassageTable, digests_in
 
 Texts: TypeAlias = Mapping[str, str]
 """Texts by their digests in hexadecimal digits."""
-Items: TypeAlias = Sequence[Passage]
-"""The distinct passages of a row."""
-
-
-class Form(NamedTuple):
-    """How a field stands in a body."""
-
-    write: Callable[[PassageTable, Any], Any]
-    read: Callable[[Any, Items], Any] = lambda data, _: data
-    keeps_empty: bool = False
-    """True where an empty value says something else than none."""
+STEP_COLUMNS: Final = (
+    "id", "idx", "turn", "query", "status", "tool", "started_ns", "ended_ns", "body", "k",
+)  # fmt: skip
+RUN_BODY: Final = other_fields(
+    Run, "id", "name", "question", "answer", "steps", "status", "started_ns", "ended_ns"
+)
+"""The fields of a run that stand in the body of its row."""
+_STEP_BODY: Final = other_fields(RetrievalStep, *STEP_COLUMNS, "run_id", "index")
 
 
 def usage_text(usage: Usage) -> str:
     """Returns a usage as the text of one column; an empty one for no usage."""
-    counts = [
-        usage.requests, usage.prompts, usage.prompt_tokens, usage.output_tokens, usage.seconds, usage.cached,
-    ]  # fmt: skip
+    counts = row_values(usage)
     return dump(counts) if any(counts) else ""
 
 
@@ -66,101 +44,24 @@ def usage_of(written: str) -> Usage:
     return Usage(*json.loads(written)) if written else Usage()
 
 
-def _passages_at(positions: Iterable[int], items: Items) -> list[Passage]:
-    return [items[position] for position in positions]
-
-
-def _sub_steps(table: PassageTable, subs: Iterable[SubStep]) -> list[Any]:
-    return [
-        [sub.query, table.positions_of(sub.passages), sub.name, sub.started_ns, sub.ended_ns, sub.status]
-        for sub in subs
-    ]
-
-
-def _sub_step_of(data: Sequence[Any], items: Items) -> SubStep:
-    query, positions, name, started_ns, ended_ns, status = data
-    passages = _passages_at(positions, items)
-    return SubStep(query, passages, name, started_ns, ended_ns=ended_ns, status=status)
-
-
-_dropped_values = attrgetter("position", "reason", "utility", "p_abstain", "p_relevant")
-_DECISION_VALUES: Final = ("status", "elapsed_ms", "reason", "engine", "started_ns")
-
-
-def _decision(table: PassageTable, decision: Decision) -> Data:
-    def rows(dropped: Iterable[Dropped]) -> list[list[Any]]:
-        return [[*table.positions_of([one.passage]), *_dropped_values(one)] for one in dropped]
-
-    lists: Data = {"kept": table.positions_of(decision.kept), "dropped": rows(decision.dropped)}
-    if decision.would_drop:
-        lists["would_drop"] = rows(decision.would_drop)
-    return lists | {name: getattr(decision, name) for name in _DECISION_VALUES}
-
-
-def _decision_of(data: Data, items: Items) -> Decision:
-    def dropped(name: str) -> list[Dropped]:
-        return [Dropped(items[position], *rest) for position, *rest in data.get(name, ())]
-
-    lists = {"dropped": dropped("dropped"), "would_drop": dropped("would_drop")}
-    return Decision(**data | lists | {"kept": _passages_at(data["kept"], items)})
-
-
-def _advice(_: PassageTable, advice: Advice) -> Data:
-    numbers = {storable(name): value for name, value in advice.numbers.items()}
-    return asdict(replace(advice, numbers=numbers)) | {"usage": usage_text(advice.usage)}
-
-
-_LIST = Form(lambda _, value: list(value), keeps_empty=True)
-_PASSAGES = Form(PassageTable.positions_of, _passages_at, keeps_empty=True)
-_METADATA = Form(lambda _, value: plain_metadata(value))
-_TRACE = Form(
-    lambda _, trace: [trace.trace_id, trace.span_id, trace.sampled, trace.foreign],
-    lambda data, _: TraceContext(*data),
-)
-RUN_FORMS: Final = {
-    "references": _LIST, "sub_questions": _LIST, "pool": _PASSAGES, "metadata": _METADATA, "trace": _TRACE,
-}  # fmt: skip
-_STEP_FORMS: Final = {
-    "passages": _PASSAGES,
-    "candidates": _PASSAGES,
-    "sub_steps": Form(_sub_steps, lambda data, items: [_sub_step_of(sub, items) for sub in data]),
-    "decision": Form(_decision, _decision_of),
-    "advice": Form(_advice, lambda data, _: Advice(**data | {"usage": usage_of(data.get("usage") or "")})),
-    "error": Form(lambda _, value: value),
-    "trace": _TRACE,
-    "metadata": _METADATA,
-}
-_WHOLE_STEP_FORMS: Final = {name: form for name, form in _STEP_FORMS.items() if name != "candidates"}
-STEP_COLUMNS: Final = (
-    "id", "idx", "turn", "query", "status", "tool", "started_ns", "ended_ns", "body", "k",
-)  # fmt: skip
-# The fields that have neither a column nor a form: the schema writes and reads them.
-MORE_OF_RUN: Final = other_fields(
-    Run, *RUN_FORMS, "id", "name", "question", "answer", "steps", "status", "started_ns", "ended_ns"
-)
-_MORE_OF_STEP: Final = other_fields(RetrievalStep, *_STEP_FORMS, *STEP_COLUMNS, "run_id", "index")
-
-
-def take(body: Data, record: object, forms: Mapping[str, Form], table: PassageTable) -> None:
-    """Puts the values that a record has into a body; its metadata are added to those that are there."""
-    for name, form in forms.items():
-        value = getattr(record, name, None)
-        if value or (value is not None and form.keeps_empty):
-            written = form.write(table, value)
-            body[name] = {**body[name], **written} if name == "metadata" and name in body else written
-
-
-def _read(body: Data, forms: Mapping[str, Form], items: Items) -> Data:
-    return {name: form.read(body[name], items) for name, form in forms.items() if name in body}
+def merged(body: Data, change: Data) -> Data:
+    """Returns a body with changed values; metadata are added to those that are there."""
+    if "metadata" in change and "metadata" in body:
+        change = change | {"metadata": body["metadata"] | change["metadata"]}
+    return body | change
 
 
 def run_of(row: Row, body: Data, texts: Texts) -> Run:
     """Returns the run of a row, without its steps."""
-    values = _read(body, RUN_FORMS, _items(body, texts)) | read_fields(Run, body, MORE_OF_RUN)
     return Run(
         row["id"], row["question"], answer=row["answer"], status=row["status"], name=row["name"],
-        started_ns=row["started_ns"], ended_ns=row["ended_ns"], **values,
+        started_ns=row["started_ns"], ended_ns=row["ended_ns"], **run_values(body, texts),
     )  # fmt: skip
+
+
+def run_values(body: Data, texts: Texts) -> Data:
+    """Returns the values of a run that stand in its body."""
+    return of_row(Run, body, RUN_BODY, passages_in(body, texts))
 
 
 class StepRow(NamedTuple):
@@ -173,15 +74,14 @@ class StepRow(NamedTuple):
     """The digests of the texts that the row needs, one for each distinct passage."""
 
 
-def step_row(step: RetrievalStep, texts: dict[bytes, str]) -> StepRow:
-    """Returns the row of a step; adds the texts that it needs to `texts`, under their digests."""
-    table = PassageTable(texts)
-    body: Data = {}
-    take(body, step, _STEP_FORMS if step.candidates is not step.passages else _WHOLE_STEP_FORMS, table)
-    if "candidates" in body and body["candidates"] == body["passages"]:
-        del body["candidates"]
-    if _MORE_OF_STEP:
-        body |= data_of(step, _MORE_OF_STEP)
+def step_row(step: RetrievalStep, table: PassageTable) -> StepRow:
+    """Returns the row of a step; the texts that it needs are added to those of the table."""
+    body: Data = {"passages": table.positions_of(step.passages)}
+    if step.candidates is not step.passages:
+        candidates = table.positions_of(step.candidates)
+        if candidates != body["passages"]:
+            body["candidates"] = candidates
+    body |= row_data(RetrievalStep, step, _WRITTEN_LAST, table)
     columns = (
         storable(step.id), step.index, step.turn, storable(step.query), step.status, storable(step.tool),
         step.started_ns, step.ended_ns, dump(table.within(body)), step.k,
@@ -189,18 +89,27 @@ def step_row(step: RetrievalStep, texts: dict[bytes, str]) -> StepRow:
     return StepRow(step.run_id, columns, tuple(table.digests))
 
 
-def amend(body: Data, event: StepAmended, table: PassageTable, k: int | None) -> int | None:
-    """Adds to a step's body the passages that the model really got; returns the step's K."""
-    k = event.k(k, len(body["passages"]), len(body.get("decision", {}).get("dropped", ())))
-    if event.passages is not None:
-        body.setdefault("candidates", body["passages"])
-    take(body, event, _STEP_FORMS, table)
-    return k
+_WRITTEN_LAST: Final = tuple(name for name in _STEP_BODY if name not in ("passages", "candidates"))
 
 
-def step_of(row: Row, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
+def step_of(row: Row | Data, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
     """Returns the step of a row."""
-    values = _read(body, _STEP_FORMS, _items(body, texts)) | read_fields(RetrievalStep, body, _MORE_OF_STEP)
+    return _step_of(row, body, run_id, passages_in(body, texts))
+
+
+def step_to_amend(
+    columns: Sequence[Any], run_id: str, texts: dict[bytes, str]
+) -> tuple[RetrievalStep, PassageTable]:
+    """Returns a stored step, with passages that stand for those of the row, and the table that knows which they are."""
+    row = dict(zip(STEP_COLUMNS, columns, strict=True))
+    body: Data = json.loads(row["body"])
+    passages = passages_in(body, {})
+    table = PassageTable(texts, body.get("items", ()), passages)
+    return _step_of(row, body, run_id, passages), table
+
+
+def _step_of(row: Row | Data, body: Data, run_id: str, passages: Sequence[Passage]) -> RetrievalStep:
+    values = step_values(body, passages, _STEP_BODY)
     values.setdefault("candidates", list(values["passages"]))
     return RetrievalStep(
         row["id"], run_id, row["idx"], row["turn"], query=row["query"], started_ns=row["started_ns"],
@@ -208,16 +117,19 @@ def step_of(row: Row, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
     )  # fmt: skip
 
 
-def _items(body: Data, texts: Texts) -> list[Passage]:
-    rows = body.get("items", ())
-    items = [
-        Passage(texts.get(digest, ""), id=id, score=score, metadata=metadata or {}, grade=grade)
-        for digest, id, score, metadata, grade, *_ in rows
-    ]
-    if MORE_OF_PASSAGE:
-        more = [read_fields(Passage, row[5] if len(row) > 5 else {}, MORE_OF_PASSAGE) for row in rows]
-        items = [replace(item, **fields) for item, fields in zip(items, more, strict=True)]
-    return items
+def step_values(body: Data, passages: Sequence[Passage], names: Iterable[str]) -> Data:
+    """Returns the values of the named fields of a step that stand in its body."""
+    if isinstance((advice := body.get("advice", {})).get("usage"), str):  # schema 4 wrote it as in a column
+        body = body | {"advice": advice | {"usage": row_values(usage_of(advice["usage"]))}}
+    return of_row(RetrievalStep, body, names, passages)
+
+
+def passages_in(body: Data, texts: Texts) -> list[Passage]:
+    """Returns the distinct passages of a row; without a text where `texts` have none for its digest."""
+    passages = [Passage(texts.get(digest, ""), *values) for digest, *values in body.get("items", ())]
+    for passage in passages:
+        passage.metadata = passage.metadata or {}  # schema 4 wrote None
+    return passages
 
 
 _MOST_PARAMETERS = 500

@@ -16,8 +16,8 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from ragguard.records import PROVISIONAL, Level, Score, Usage
+from ragguard.storage.sqlite.layout import DIGEST_BYTES, dump, storable
 from ragguard.storage.sqlite.rows import chunks, usage_of, usage_text
-from ragguard.storage.sqlite.schema import DIGEST_BYTES, dump, storable
 from ragguard.text.plain import plain_metadata
 
 COLUMNS: Final = (

@@ -23,9 +23,11 @@ from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.threads import TimeSlice
 from ragguard.storage.sqlite import ledger, rows
 from ragguard.storage.sqlite.database import Database
+from ragguard.storage.sqlite.layout import storable
 from ragguard.storage.sqlite.ledger import Claim, Left, ScoringOutcome
+from ragguard.storage.sqlite.passages import PassageTable
 from ragguard.storage.sqlite.reader import UNREADABLE, StoreReader
-from ragguard.storage.sqlite.schema import storable
+from ragguard.storage.sqlite.run_names import find_run, find_runs
 from ragguard.storage.sqlite.score_rows import insert_scores
 from ragguard.storage.sqlite.writing import EventBatch, Writing
 from ragguard.text.plain import plain_metadata
@@ -105,7 +107,11 @@ class Store(StoreReader):
         for event in events:
             try:
                 # The passages of a step become a row at once.
-                row = rows.step_row(event.step, batch.texts) if isinstance(event, StepEnded) else event
+                row = (
+                    rows.step_row(event.step, PassageTable(batch.texts))
+                    if isinstance(event, StepEnded)
+                    else event
+                )
                 batch.rows.append(row)
             except BaseException as error:  # noqa: BLE001 - a value of the user's may raise anything when it is read
                 self._refuse(error)
@@ -208,7 +214,7 @@ class Store(StoreReader):
         """Adds metadata to a run, open or not; returns False where it is not there. With `due` a run that has ended is
         due again, as for a sink that sends the metadata on."""
         with self._transaction() as db:
-            seq = ledger.find_run(db, run_id)
+            seq = find_run(db, run_id)
             if seq is not None:
                 ledger.change_body(db, seq, {"metadata": plain_metadata(metadata)})
             if seq is not None and due:
@@ -292,7 +298,7 @@ class Store(StoreReader):
     def emitted(self, run_id: str) -> None:
         """Marks a run as delivered to the sinks."""
         with self._transaction() as db:
-            if (seq := ledger.find_run(db, run_id)) is not None:
+            if (seq := find_run(db, run_id)) is not None:
                 db.execute("UPDATE runs SET emit_after = NULL WHERE seq = ?", (seq,))
                 ledger.let_go(db, seq)
 
@@ -334,7 +340,7 @@ class Store(StoreReader):
         whether it is gone.
         """
         with self._db.transaction() as db:
-            seqs = ledger.find_runs(db, run_id)
+            seqs = find_runs(db, run_id)
             still_open = f"SELECT 1 FROM runs WHERE status = 'open' AND seq IN ({', '.join(map(str, seqs))})"
             if db.execute(still_open).fetchone() is not None:
                 raise StoreError(f"the run {run_id!r} is open, and more of it may come: end it first")

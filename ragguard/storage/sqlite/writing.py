@@ -3,9 +3,10 @@
 The rows of runs are kept in memory until the end of the transaction, and each is written once: most runs begin and end
 in one. Writing the same thing again changes nothing, so a batch that was interrupted can be repeated.
 
-Beside a run's id stand the id that the application gave, which later runs may have too, and the thread that an
-interrupted run waits for. A part that goes on with a stored run is captured under an id of its own, often by another
-process; its steps are written behind those that the run had before.
+A run has one invocation, or several: a run that was interrupted is resumed later, often by another process. Each
+invocation is captured under an id of its own. The id of the first one is the run's id. `RunStarted.names` says that an
+invocation resumes a run, and by which name the run is found; from then on its events are written to the row of that
+run, its steps behind those that the run had before.
 """
 
 from __future__ import annotations
@@ -13,28 +14,48 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ragguard.capture.events import CALLER_ID, RunEnded, RunNames, RunStarted, StepAmended
 from ragguard.errors import InvalidInput
-from ragguard.records import FEEDBACK, Run
+from ragguard.records import FEEDBACK, RetrievalStep, Run
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.threads import TimeSlice
-from ragguard.schema import data_of
-from ragguard.storage.sqlite.ledger import delete_runs, find_run
+from ragguard.schema import row_data
+from ragguard.storage.sqlite.layout import Data, dump, storable
+from ragguard.storage.sqlite.ledger import delete_runs
 from ragguard.storage.sqlite.passages import PassageTable, change_uses, digests_in
-from ragguard.storage.sqlite.rows import MORE_OF_RUN, RUN_FORMS, STEP_COLUMNS, StepRow, amend, step_row, take
-from ragguard.storage.sqlite.schema import Data, dump, storable
+from ragguard.storage.sqlite.rows import (
+    RUN_BODY,
+    STEP_COLUMNS,
+    StepRow,
+    merged,
+    run_values,
+    step_of,
+    step_row,
+    step_to_amend,
+)
+from ragguard.storage.sqlite.run_names import (
+    CALLER,
+    LATEST_INVOCATION,
+    THREAD,
+    add_names,
+    find_invocation,
+    find_run,
+    resume,
+    waiting_run,
+)
 
 EventRow: TypeAlias = RunStarted | StepRow | StepAmended | RunEnded
 """An event on its way into the tables. Steps are rows already, without their passages as records."""
 
 _NOT_THERE = (
     "resume: no run {!r} is in this store, so one begins here. To go on with one, take the id that it was given, or "
-    "else its own, and the store that it is in (`ragguard report` lists them); a first part is begun with id="
+    "else its own, and the store that it is in (`ragguard report` lists them); a run that is to be "
+    "resumed is begun with id="
 )
 _NOT_DUE: Final = {"owner": None, "due_ns": None, "queued_ns": None}
 _EMPTY_RUN: Final = {
@@ -52,9 +73,8 @@ _WRITE_STEP: Final = (
     f"INSERT INTO steps (run, {', '.join(STEP_COLUMNS)}) VALUES (?, {', '.join('?' * len(STEP_COLUMNS))}) "
     "ON CONFLICT (run, id) DO UPDATE SET body = excluded.body, status = excluded.status, k = excluded.k"
 )
-_NO_PASSAGES: Final = PassageTable({})
-_PART = "part"
-"""Key in a run's body: the number of its latest part, where the run has gone on."""
+_END_BODY: Final = tuple(one.name for one in fields(RunEnded) if one.name in RUN_BODY)
+"""The fields of a run's body that the end of an invocation may say."""
 
 
 @dataclass(slots=True)
@@ -72,9 +92,12 @@ class RunRow:
     columns: dict[str, Any]
     """The values of the columns beside the body."""
     body: Data
+    invocations: int = 0
+    """The number of the latest invocation that resumed the run; 0 where none did."""
     is_new: bool = False
+    """True where the run is not in the tables yet."""
     steps: dict[str, StepRow] = field(default_factory=dict)
-    """The steps that are not in the tables yet, by their ids; a step that is reported twice counts once."""
+    """The new and changed steps by their ids."""
     names: list[tuple[str, str]] = field(default_factory=list)
     """The names to be noted, each with its kind."""
 
@@ -83,17 +106,17 @@ class RunRow:
         body: Data = json.loads(dump(self.body))
         body.get("metadata", {}).pop(FEEDBACK, None)
         names = ("name", "question", "answer", "status", "started_ns", "ended_ns")
-        return body, *(self.columns[name] for name in names)
+        return run_values(body, _own_digests(body)), *(self.columns[name] for name in names)
 
 
-class StoredPart(NamedTuple):
-    """The run that the events of one captured run, or of a part that goes on, are written to: its row, the number of
-    the part (0 for a run as it began), and the steps and turns that the run had before the part."""
+class StoredInvocation(NamedTuple):
+    """An invocation whose events are written, and where: the row of its run, its number (0 for the first one of the
+    run), and how many steps and turns the run had before it."""
 
     row: RunRow
     number: int = 0
-    steps: int = 0
-    turns: int = 0
+    steps_before: int = 0
+    turns_before: int = 0
 
 
 class Writing:
@@ -109,9 +132,10 @@ class Writing:
     ) -> None:
         self._db, self._owner, self._scored = connection, owner, scored
         self._now = now_ns()
-        self._parts: dict[str, StoredPart] = {}
-        """The runs that events are written to, by the id under which they were captured."""
+        self._invocations: dict[str, StoredInvocation] = {}
+        """The invocations whose events are written, by their ids."""
         self._rows: dict[int, RunRow] = {}
+        """The rows of runs that this transaction makes or changes, by their `seq`."""
         self._last_seq = 0
         self.changed: set[str] = set()
         """The ids, in the store, of the open runs of which a step ended or was amended."""
@@ -130,8 +154,8 @@ class Writing:
                 case StepRow():
                     self._step_ended(event)
                 case RunStarted():
-                    resumed = event.names.resumes and self._goes_on(event.run, event.names)
-                    if not resumed and self._part(event.run.id) is None:
+                    resumed = event.names.resumes and self._resumed(event.run, event.names)
+                    if not resumed and self._invocation(event.run.id) is None:
                         self._new(event.run, self._owner)
                 case RunEnded():
                     self._ended(event)
@@ -144,12 +168,12 @@ class Writing:
 
         With `due` the run is to be scored where something is different; feedback alone changes no score.
         """
-        part = self._part(run.id)
-        if part is None or part.number:
+        invocation = self._invocation(run.id)
+        if invocation is None or invocation.number:
             row, is_other = self._new(run), True
             self._replace_steps(row, run)
         else:
-            row, columns = part.row, part.row.columns
+            row, columns = invocation.row, invocation.row.columns
             if columns["status"] != "open" and columns["question"] not in ("", storable(run.question)):
                 allowed = (
                     f"an id that no run with another question has; it is that of {columns['question']!r}"
@@ -176,66 +200,64 @@ class Writing:
         self._write_rows()
         change_uses(self._db, self._uses, self.texts)
 
-    def _goes_on(self, run: Run, names: RunNames) -> bool:
-        """Opens the stored run that a captured one goes on with, so that this process can append to it; its question
-        stays. Returns False where there is none."""
+    def _resumed(self, run: Run, names: RunNames) -> bool:
+        """Opens the stored run that an invocation resumes, so that this process can append to it; its question stays.
+        Returns False where there is no such run.
+
+        Args:
+            run: What was captured when the invocation began; its id is the invocation's.
+            names: The thread that the stored run waits for, or the id that the application gave it.
+        """
         self._write_rows()
-        if self._part(run.id) is not None:
+        if self._invocation(run.id) is not None:
             return True  # the batch is repeated, or a step has opened the run
-        waiting = "SELECT max(run) FROM names WHERE name = ? AND kind = 'thread'"
-        seq = self._db.execute(waiting, (storable(names.thread),)).fetchone()[0] if names.thread else None
+        seq = waiting_run(self._db, names.thread)
         if seq is None and names.caller_id:
             seq = find_run(self._db, names.caller_id)
             if seq is None:
                 NOTICES.warn("a run that is not there to go on with", _NOT_THERE.format(names.caller_id))
         if seq is None:
             return False
-        number, steps, turns = self._db.execute(
-            f"SELECT coalesce(json_extract(body, '$.{_PART}'), 0) + 1, "
-            "(SELECT coalesce(max(idx) + 1, 0) FROM steps WHERE run = runs.seq), "
-            "(SELECT coalesce(max(turn) + 1, 0) FROM steps WHERE run = runs.seq) FROM runs WHERE seq = ?",
-            (seq,),
-        ).fetchone()
-        self._db.execute("DELETE FROM names WHERE run = ? AND kind = 'thread'", (seq,))
-        self._db.execute(
-            "INSERT INTO names (name, kind, run, part, steps, turns) VALUES (?, 'part', ?, ?, ?, ?)",
-            (storable(run.id), seq, number, steps, turns),
-        )
+        resume(self._db, seq, run.id)
         row = self._opened(run.id).row
-        metadata = {**run.metadata, **row.body.get("metadata", {})}
-        row.body = self._with(row.body, replace(run, metadata=metadata, trace=None)) | {_PART: number}
+        # What the run said of itself before counts, and the trace of its first invocation stays.
+        before = row.body.get("metadata", {})
+        row.body = self._with_values(
+            row.body, replace(run, metadata={**run.metadata, **before}, trace=None), RUN_BODY
+        )
         row.columns |= {**_NOT_DUE, "owner": self._owner, "status": "open", "attempts": 0}
         row.columns["question"] = row.columns["question"] or storable(run.question)
         row.columns["revision"] += 1
         return True
 
     def _step_ended(self, step: StepRow) -> None:
-        part = self._opened(step.run_id)
-        row, (id, index, turn, *rest) = part.row, step.columns
+        invocation = self._opened(step.run_id)
+        row, (id, index, turn, *rest) = invocation.row, step.columns
         if self._step(row, id) is not None:
             return
-        if part.number:
-            step = step._replace(columns=(id, index + part.steps, turn + part.turns, *rest))
+        if invocation.number:
+            place = (index + invocation.steps_before, turn + invocation.turns_before)
+            step = step._replace(columns=(id, *place, *rest))
         row.steps[id] = step
         self._step_changed(row)
 
     def _ended(self, event: RunEnded) -> None:
-        part = self._opened(event.run_id)
-        row, columns = part.row, part.row.columns
-        if event.void and not part.number:
-            del self._rows[columns["seq"]], self._parts[event.run_id]
+        invocation = self._opened(event.run_id)
+        row, columns = invocation.row, invocation.row.columns
+        if event.void and not invocation.number:
+            del self._rows[columns["seq"]], self._invocations[event.run_id]
             self._uses.subtract(digests_in(row.body) if row.is_new else ())
             if not row.is_new:
                 delete_runs(self._db, [columns["seq"]])
             return
-        if row.body.get(_PART, 0) > part.number:
-            return  # another process, or another call, has gone on with it since
+        if row.invocations > invocation.number:
+            return  # another process, or another call, has resumed the run since
         self.ended += columns["status"] == "open"
         self.changed.discard(columns["id"])
-        row.body = self._with(row.body, event)
+        row.body = self._with_values(row.body, event, _END_BODY)
         if event.waits_for:
-            row.names.append((storable(event.waits_for), "thread"))
-        if event.question and not (part.number and columns["question"]):
+            row.names.append((storable(event.waits_for), THREAD))
+        if event.question and not (invocation.number and columns["question"]):
             columns["question"] = storable(event.question)
         if event.answer is not None:
             columns["answer"] = storable(event.answer)
@@ -244,22 +266,17 @@ class Writing:
         self.make_due(row)
 
     def _amended(self, event: StepAmended) -> None:
-        part = self._opened(event.run_id)
+        row = self._opened(event.run_id).row
         id = storable(event.step_id)
-        columns = self._step(part.row, id)
+        columns = self._step(row, id)
         if columns is None:
             return
-        step = dict(zip(STEP_COLUMNS, columns, strict=True))
-        body: Data = json.loads(step["body"])
-        table = PassageTable(self.texts, body.pop("items", ()))
-        step["k"] = amend(body, event, table, step["k"])
-        step["body"] = dump(table.within(body))
-        if event.error is not None:
-            step["status"] = "error"
-        known = part.row.steps.get(id)
-        digests = (*(known.digests if known else ()), *table.digests)
-        part.row.steps[id] = StepRow(event.run_id, tuple(step.values()), digests)
-        self._step_changed(part.row)
+        step, table = step_to_amend(columns, event.run_id, self.texts)
+        amended = step_row(event.applied_to(step), table)
+        if (known := row.steps.get(id)) is not None:
+            amended = amended._replace(digests=(*known.digests, *amended.digests))
+        row.steps[id] = amended
+        self._step_changed(row)
 
     def _step_changed(self, row: RunRow) -> None:
         """Notes that a step of an open run has changed; makes an ended one due again."""
@@ -269,32 +286,28 @@ class Writing:
         row.columns |= {"revision": row.columns["revision"] + 1, "attempts": 0}
         self.make_due(row, row.columns["queued_ns"])
 
-    def _opened(self, run_id: str) -> StoredPart:
-        """Returns the run; opens one whose start was lost."""
-        if (part := self._part(run_id)) is None:
-            self._new(Run(run_id, status="open"), self._owner)
-            part = self._parts[run_id]
-        return part
+    def _opened(self, id: str) -> StoredInvocation:
+        """Returns the invocation with this id; opens a run where its start was lost."""
+        if (invocation := self._invocation(id)) is None:
+            self._new(Run(id, status="open"), self._owner)
+            invocation = self._invocations[id]
+        return invocation
 
-    def _part(self, run_id: str) -> StoredPart | None:
-        """Returns the run, or the part of a run, that was captured under this id; None where there is none."""
-        if (part := self._parts.get(run_id)) is not None:
-            return part
-        # Most runs are new: a query of few columns is the quicker one where it finds nothing.
-        found = self._db.execute(
-            "SELECT seq, 0, 0, 0 FROM runs WHERE id = ?1 UNION ALL "
-            "SELECT run, part, steps, turns FROM names WHERE name = ?1 AND kind = 'part'",
-            (storable(run_id),),
-        ).fetchone()
+    def _invocation(self, id: str) -> StoredInvocation | None:
+        """Returns the invocation that was captured under this id; None where nothing was."""
+        if (invocation := self._invocations.get(id)) is not None:
+            return invocation
+        found = find_invocation(self._db, id)
         if found is None:
             return None
         seq, *place = found
         if (row := self._rows.get(seq)) is None:  # always the same object for the same run
-            statement = f"SELECT body, {', '.join(_EMPTY_RUN)} FROM runs WHERE seq = ?"
+            statement = f"SELECT body, {LATEST_INVOCATION}, {', '.join(_EMPTY_RUN)} FROM runs WHERE seq = ?"
             columns = dict(self._db.execute(statement, (seq,)).fetchone())
-            row = self._rows[seq] = RunRow(columns, json.loads(columns.pop("body")))
-        part = self._parts[run_id] = StoredPart(row, *place)
-        return part
+            body, invocations = json.loads(columns.pop("body")), columns.pop("invocations")
+            row = self._rows[seq] = RunRow(columns, body, invocations)
+        invocation = self._invocations[id] = StoredInvocation(row, *place)
+        return invocation
 
     def _new(self, run: Run, owner: str | None = None) -> RunRow:
         """Returns the row of a run that is not in the tables; with an owner, the run is open."""
@@ -307,7 +320,7 @@ class Writing:
         columns = {**_EMPTY_RUN, "seq": self._last_seq, "id": storable(run.id), "owner": owner}
         row = self._rows[self._last_seq] = RunRow(columns, {}, is_new=True)
         self._fill(row, run)
-        self._parts[run.id] = StoredPart(row)
+        self._invocations[run.id] = StoredInvocation(row)
         return row
 
     def _fill(self, row: RunRow, run: Run) -> None:
@@ -316,21 +329,17 @@ class Writing:
         columns["name"], columns["question"] = storable(run.name), storable(run.question)
         columns["answer"], columns["status"] = run.answer and storable(run.answer), run.status
         columns["started_ns"], columns["ended_ns"] = run.started_ns, run.ended_ns
-        before, row.body = row.body, self._with(data_of(run, MORE_OF_RUN) if MORE_OF_RUN else {}, run)
-        if _PART in before:
-            row.body[_PART] = before[_PART]
+        before, row.body = row.body, self._with_values({}, run, RUN_BODY)
         if "items" in before:
             self._uses.subtract(digests_in(before))
         if caller_id := run.metadata.get(CALLER_ID):
-            row.names.append((storable(str(caller_id)), "caller"))
+            row.names.append((storable(str(caller_id)), CALLER))
 
-    def _with(self, body: Data, record: Run | RunEnded) -> Data:
-        """Returns the body of a run with the values that a record has."""
-        if record.pool is None:
-            take(body, record, RUN_FORMS, _NO_PASSAGES)
-            return body
-        table = PassageTable(self.texts, body.pop("items", ()))
-        take(body, record, RUN_FORMS, table)
+    def _with_values(self, body: Data, record: Run | RunEnded, names: Iterable[str]) -> Data:
+        """Returns the body of a run with the values of a record's fields, but for those that say nothing."""
+        items = () if record.pool is None else body.pop("items", ())
+        table = PassageTable(self.texts, items)
+        body = merged(body, row_data(Run, record, names, table))
         self._uses.update(table.digests)
         return table.within(body)
 
@@ -343,10 +352,13 @@ class Writing:
 
     def _replace_steps(self, row: RunRow, run: Run) -> bool:
         """Puts the steps of a whole run in place of those that are there; returns False where they are the same."""
-        steps = {storable(step.id): step_row(step, self.texts) for step in run.steps}
+        steps = {storable(step.id): step_row(step, PassageTable(self.texts)) for step in run.steps}
         stored = self._db.execute(f"{_READ_STEPS} ORDER BY idx, seq", (row.columns["seq"],)).fetchall()
         there = [*map(tuple, stored), *(step.columns for step in row.steps.values())]
-        if there == [step.columns for step in steps.values()]:
+        given = [step.columns for step in steps.values()]
+        if there == given or (
+            len(there) == len(given) and [*map(_record_of, there)] == [*map(_record_of, given)]
+        ):
             return False
         for one in stored:
             self._uses.subtract(digests_in(json.loads(one["body"])))
@@ -372,7 +384,20 @@ class Writing:
             names += [(*name, seq) for name in row.names]
             time_slice.rest_if_used()
         self._uses.update(digests)
-        self._rows, self._parts = {}, {}  # what comes later reads them again
+        self._rows, self._invocations = {}, {}  # what comes later reads them again
         self._db.executemany(_WRITE_RUN, runs)
         self._db.executemany(_WRITE_STEP, steps)
-        self._db.executemany("INSERT OR IGNORE INTO names (name, kind, run) VALUES (?, ?, ?)", names)
+        add_names(self._db, names)
+
+
+def _record_of(columns: Sequence[Any]) -> RetrievalStep:
+    """Returns a step of the table by which rows that an older version wrote are compared with new ones: with digests in
+    place of texts."""
+    row = dict(zip(STEP_COLUMNS, columns, strict=True))
+    body: Data = json.loads(row["body"])
+    return step_of(row, body, "", _own_digests(body))
+
+
+def _own_digests(body: Data) -> dict[str, str]:
+    """Returns the digests of a body as texts, so that its passages differ as their texts do."""
+    return {digest: digest for digest, *_ in body.get("items", ())}

@@ -1,6 +1,7 @@
 """The tables of a store and their version, and the values of columns: texts that UTF-8 can hold, and JSON of any value.
 
-A file of another version is left alone.
+A file of schema 4 is read as it is, and becomes one of this schema when it is opened to be written: only what stands in
+bodies differs, and both forms are read. A file of any other version is left alone.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any, Final, TypeAlias
 from ragguard.errors import SchemaMismatch, StoreError
 from ragguard.text.plain import plain, without_surrogates
 
-VERSION = 4
+VERSION = 5
+_READ = (4, VERSION)
+"""The versions that are read."""
 APPLICATION_ID = 0x52474431
 """Marks a file as a store of ragguard; `file` and SQLite's own tools show the mark."""
 
@@ -48,8 +51,8 @@ TABLES = (
         emit_after INTEGER,
         attempts INTEGER NOT NULL DEFAULT 0
     )""",
-    # What a run is called beside its id: by the id that the application gave it ('caller'), by the thread that it waits
-    # for ('thread'), and by the id of a later part that goes on with it ('part', with what stood before that part).
+    # The names of runs beside their ids; `run_names.py` describes them. For an invocation that resumed a run: its
+    # number, and how many steps and turns the run had before it.
     """CREATE TABLE names (
         name TEXT NOT NULL,
         kind TEXT NOT NULL,
@@ -123,7 +126,8 @@ TABLES = (
         occurred_ns INTEGER NOT NULL
     )""",
     "CREATE INDEX failures_of_run ON failures (run)",
-    # Which settings have said all they can about which revision of a run.
+    # One row for each run and each set of settings (engines, prompts, scorers: `identity`) that scored the run: which
+    # revision of the run that was, and whether asking again could give more scores.
     """CREATE TABLE scorings (
         run INTEGER NOT NULL,
         identity TEXT NOT NULL,
@@ -211,7 +215,11 @@ def transaction(connection: sqlite3.Connection, begin: str) -> Iterator[sqlite3.
 
 def prepare(connection: sqlite3.Connection, name: str, *, read_only: bool = False) -> None:
     """Makes the tables in an empty file, in one transaction; refuses a file that is no store of this version."""
-    if _has_tables(connection, name):
+    version = _version(connection, name)
+    if version and (read_only or version == VERSION):
+        return
+    if version:
+        connection.execute(f"PRAGMA user_version = {VERSION}")
         return
     if read_only:
         raise StoreError(
@@ -222,35 +230,35 @@ def prepare(connection: sqlite3.Connection, name: str, *, read_only: bool = Fals
         connection, "PRAGMA journal_mode = WAL"
     )  # or a rollback journal, where the disk has no WAL
     with transaction(connection, "BEGIN IMMEDIATE"):
-        if not _has_tables(connection, name):  # else another process has made them meanwhile
+        if not _version(connection, name):  # else another process has made them meanwhile
             for statement in TABLES:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _has_tables(connection: sqlite3.Connection, name: str) -> bool:
-    """Returns whether a file has the tables, False for an empty one. Raises StoreError for a file of another program or
-    version, and sqlite3.DatabaseError for a damaged one."""
+def _version(connection: sqlite3.Connection, name: str) -> int:
+    """Returns the version of a file with tables, 0 for an empty one. Raises StoreError for a file of another program or
+    of a version that is not read, and sqlite3.DatabaseError for a damaged one."""
     # One statement, since another process may be making the file.
     version, program, tables = connection.execute(
         "SELECT (SELECT user_version FROM pragma_user_version), "
         "(SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_master)"
     ).fetchone()
     if not tables and not version:
-        return False
+        return 0
     if program != APPLICATION_ID:
         raise StoreError(f"{name} is an SQLite file of another program; name another file for the store")
-    if version != VERSION:
+    if version not in _READ:
         raise SchemaMismatch(
-            f"{name} was written by another ragguard (schema {version}; this one knows {VERSION} alone). Read it with "
-            "that version, or name another file"
+            f"{name} was written by another ragguard (schema {version}; this one reads {_READ[0]} and {_READ[1]}). "
+            "Read it with that version, or name another file"
         )
     # Of one table this checks no content: it takes a millisecond, however large the file is.
     said = connection.execute("PRAGMA quick_check('sqlite_master')").fetchone()[0]
     if said != "ok":
         raise sqlite3.DatabaseError(said)
-    return True
+    return int(version)
 
 
 DIGEST_BYTES: Final = 16
