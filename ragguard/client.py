@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 from uuid import UUID
 
 from ragguard.capture.handle import RunHandle, Thumb
@@ -30,7 +29,6 @@ from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Passage, Run, Score, ScoredRun
 from ragguard.runtime.arguments import whole_number
-from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.references import References
@@ -172,14 +170,11 @@ class RagGuard:
                 queue_size=queue_size, queue_bytes=queue_bytes, on_overflow=on_overflow,
                 concurrency=concurrency, retention=retention, max_open_runs=max_open_runs, run_ttl=run_ttl,
                 exit_timeout=exit_timeout,
-            )
+            ),
+            _adviser_of,
         )  # fmt: skip
         self.recorder: Recorder = self._service.recorder
         """The recorder, to which integrations report runs and retrievals."""
-        self._advisers = PerProcess(partial(_adviser_of, self._services))
-        advisers = self._advisers  # without the RagGuard, which an integration may outlive
-        self.recorder.advise = lambda run, budget_ms: advisers.get().advise(run, budget_ms)
-        self.recorder.aadvise = lambda run, budget_ms: advisers.get().aadvise(run, budget_ms)
 
     @property
     def _service(self) -> Service:
@@ -314,7 +309,7 @@ class RagGuard:
     @property
     def advice(self) -> Adviser:
         """The adviser, which says during a run whether what was read suffices: `run.advise()` asks it."""
-        return self._advisers.get()
+        return cast("Adviser", self._service.adviser)  # made by `_adviser_of`
 
     @property
     def engine(self) -> Engine:
@@ -371,7 +366,7 @@ class RagGuard:
         await self.aclose()
 
     def _stored_id(self, run: str | Run | RunHandle) -> str:
-        return self._service.scoring.redactor.id(_id_of(run))
+        return self._service.redactor.id(_id_of(run))
 
 
 def _id_of(run: str | Run | RunHandle) -> str:
@@ -382,8 +377,7 @@ def _id_of(run: str | Run | RunHandle) -> str:
     return str(run)
 
 
-def _adviser_of(services: PerProcess[Service]) -> Adviser:
+def _adviser_of(service: Service) -> Adviser:
     from ragguard.advice import Adviser
 
-    service = services.get()
     return Adviser(service.scoring, SCORER, service.settings.scoring.chosen_scorers)

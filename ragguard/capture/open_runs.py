@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CallLog
@@ -28,7 +28,7 @@ from ragguard.capture.events import (
 )
 from ragguard.capture.model_calls import ModelCalls
 from ragguard.capture.retrievals import Retrieval, WholeRun
-from ragguard.records import Run, Status
+from ragguard.records import Advice, Run, Status
 from ragguard.runtime.faults import FAULTS, NOTICES, Faults, never_raises
 
 EventIntake: TypeAlias = Callable[[Event | WholeRun], None]
@@ -47,6 +47,14 @@ class CapturedRun:
     id: str
     known: Run | None = None
     """The run as far as the caller knows it."""
+
+
+class GivesAdvice(Protocol):
+    """Advises an agent about an open run; `ragguard.advice.Adviser` describes both methods."""
+
+    def advise(self, run: Run | CapturedRun, budget_ms: float) -> Advice: ...
+
+    async def aadvise(self, run: Run | CapturedRun, budget_ms: float) -> Advice: ...
 
 
 _SEVERAL_ANSWERS = (

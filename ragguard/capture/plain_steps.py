@@ -205,11 +205,11 @@ class CurrentCall:
         Args:
             budget_ms: How many milliseconds it may take.
         """
-        return self._kept(self.recorder.advise(self._asked_about(), budget_ms))
+        return self._kept(self.recorder.adviser().advise(self._asked_about(), budget_ms))
 
     async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Does what `advise` does, without blocking the event loop."""
-        return self._kept(await self.recorder.aadvise(self._asked_about(), budget_ms))
+        return self._kept(await self.recorder.adviser().aadvise(self._asked_about(), budget_ms))
 
     def _asked_about(self) -> Run | CapturedRun:
         """Returns the run so far; raises AdviceError where it was not sampled."""

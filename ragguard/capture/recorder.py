@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ragguard.capture.events import CALLER_ID, UNNAMED, RunEnded, RunNames, RunStarted, StepAmended, TurnKey
 from ragguard.capture.model_calls import Bodies, Texts
-from ragguard.capture.open_runs import CapturedRun, Collected, EventIntake, OpenRun, OpenRuns
+from ragguard.capture.open_runs import Collected, EventIntake, GivesAdvice, OpenRun, OpenRuns
 from ragguard.capture.retrievals import Retrieval, Unpack, WholeRun
 from ragguard.capture.snapshot import error_text
-from ragguard.errors import InvalidInput
+from ragguard.errors import AdviceError, InvalidInput
 from ragguard.records import Advice, Decision, Passage, Run, Status, TraceContext
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
@@ -91,6 +91,12 @@ def context_of(span: Span) -> TraceContext | None:
     )
 
 
+def no_adviser() -> GivesAdvice:
+    raise AdviceError(
+        "no RagGuard is behind this recorder, so nobody gives advice: use the recorder of a RagGuard"
+    )
+
+
 class Recorder:
     """Turns what hooks report into events, and hands these to an intake.
 
@@ -105,14 +111,14 @@ class Recorder:
         ttl: float = 3600.0,
         max_open: int = 4096,
         count_late: Callable[[], object] = lambda: None,
+        adviser: Callable[[], GivesAdvice] = no_adviser,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sampled_below = sample_rate * 2**32
         self.intake = intake
         self.count_late = count_late  # counts what came after the end of its run, and so is not recorded
-        self.advise: Callable[[Run | CapturedRun, float], Advice]
-        """Gives advice about an open run within a number of milliseconds; set by the RagGuard."""
-        self.aadvise: Callable[[Run | CapturedRun, float], Awaitable[Advice]]
+        self.adviser = adviser
+        """Returns the adviser of this process."""
         self._here = PerProcess(lambda: OpenRuns(intake, max_open, ttl, clock))
 
     @property

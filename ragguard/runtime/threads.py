@@ -143,6 +143,35 @@ class TimeSlice:
             self._since = time.perf_counter()
 
 
+class LoopSignal:
+    """A signal that any thread sets and one task on an event loop waits for."""
+
+    def __init__(self) -> None:
+        self._bound: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+
+    def bind(self) -> None:
+        """Makes the running loop the one that is woken; what was set before is forgotten."""
+        self._bound = asyncio.get_running_loop(), asyncio.Event()
+
+    def set(self) -> None:
+        """Wakes the task; before `bind` there is none to wake."""
+        if self._bound is not None:
+            loop, event = self._bound
+            loop.call_soon_threadsafe(event.set)
+
+    def clear(self) -> None:
+        """Forgets what was set; called on the loop."""
+        if self._bound is not None:
+            self._bound[1].clear()
+
+    async def wait(self, seconds: float) -> None:
+        """Waits until the signal is set, at most for some seconds."""
+        if self._bound is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._bound[1].wait()
+
+
 _HELPERS = min(32, (os.cpu_count() or 1) + 4)
 """The number of threads for blocking calls (`asyncio.to_thread`, name lookups); as many as asyncio's own pool has."""
 _END_SECONDS = 1.0

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from textwrap import shorten
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ragguard.capture.handle import RunHandle
 from ragguard.engines.layers.retry import failure_since
@@ -25,20 +25,19 @@ from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.limiter import bounded
 from ragguard.runtime.per_process import PerProcess
-from ragguard.runtime.threads import BackgroundLoop
+from ragguard.runtime.threads import BackgroundLoop, LoopSignal
 from ragguard.schema import checked_run
-from ragguard.scorers.asker import DEMANDED
+from ragguard.scorers.asker import DEMANDED, SCORING
 from ragguard.scorers.pipeline import Identity, ScoringPipeline, evaluate
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.question import Ask
 from ragguard.scorers.references import find_references
 from ragguard.scorers.view import View
+from ragguard.service.awaited_store import AwaitedStore
 from ragguard.service.batches import Redactor
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
-from ragguard.service.intake import Intake
 from ragguard.storage.sqlite.ledger import Claim, ScoringOutcome
-from ragguard.storage.sqlite.store import Store
 from ragguard.text.secret_filter import logger
 
 T = TypeVar("T")
@@ -52,40 +51,69 @@ _MAY_PASS = _OF_ENGINE - {UnfitText.__name__}
 """Errors after which the same question may be answered another time."""
 
 
+def is_chosen(run_id: str, share: float) -> bool:
+    """Returns True for a share of the runs, which is scored without being asked for: always the same runs."""
+    # Not the hash that sampling uses: of the runs that it lets through, the same share is chosen.
+    digest = hashlib.sha256(run_id.encode("utf-8", "replace")).digest()
+    return int.from_bytes(digest[:4], "big") < share * 2**32
+
+
+class ReferenceFinder:
+    """Finds the known right answers of runs that bring none."""
+
+    def __init__(self, settings: Configuration, redactor: Redactor) -> None:
+        self._find, self._redactor = settings.find_references, redactor
+
+    async def of(self, run: Run) -> tuple[list[str] | None, list[Failure]]:
+        """Returns the redacted references of a run that has none of its own, and the failures of finding them."""
+        if self._find is None:
+            return None, []
+        found, failures = await find_references(self._find, run)
+        return self._redactor.texts(found), failures
+
+
+class WorkedOff(NamedTuple):
+    """What became of a claimed run."""
+
+    answered: bool = True
+    """False where no engine answered."""
+    due_again: bool = False
+    """True where the run is due again, or may be."""
+
+
 class RunScoring:
     """Scores runs, any number at once, and each run by one task at a time."""
 
     def __init__(
         self,
         settings: Configuration,
-        store: Store,
-        writer: Intake,
+        store: AwaitedStore,
         *,
         pipeline: PerProcess[ScoringPipeline],
         delivery: Delivery,
         redactor: Redactor,
+        references: ReferenceFinder,
         loop: BackgroundLoop,
+        due: LoopSignal,
     ) -> None:
-        self.settings, self.store, self.writer = settings, store, writer
-        self.pipeline, self.delivery, self.redactor = pipeline, delivery, redactor
-        self._loop = loop
-        self.wake: Callable[[], object] = lambda: None
-        """Has the worker look for runs that are due."""
+        """Sets `due` when runs were stored that the worker has to score."""
+        self._settings, self._store, self._due = settings, store, due
+        self._pipeline, self._delivery, self._redactor = pipeline, delivery, redactor
+        self._references, self._loop = references, loop
         self.progress = threading.Condition()
         """Notified when a run was scored or released."""
         self.cause_retrying = self.cause_failed = ""
         """The latest failure that is tried again, and the latest one that is not."""
-        self._find = settings.find_references
-        self.busy: dict[str, asyncio.Event] = {}
+        self._busy: dict[str, asyncio.Event] = {}
         """The runs that a task works on, each with the event that is set once it is done."""
         self._delivering: dict[str, asyncio.Task[None]] = {}
         """The task that delivers a run on which a scoring task still works."""
 
     @contextmanager
-    def exclusively(self, run_id: str) -> Iterator[None]:
+    def _exclusively(self, run_id: str) -> Iterator[None]:
         """Keeps other tasks from a run until the block has worked on it and the sinks have taken what it delivers, and
         gives back its claim afterwards."""
-        self.busy[run_id] = done = asyncio.Event()
+        self._busy[run_id] = done = asyncio.Event()
         try:
             yield
         finally:
@@ -96,9 +124,9 @@ class RunScoring:
                 delivering.add_done_callback(lambda _: self._let_go(run_id, done))
 
     def _let_go(self, run_id: str, done: asyncio.Event) -> None:
-        self.busy.pop(run_id, None)
+        self._busy.pop(run_id, None)
         done.set()
-        self.store.release(run_id)
+        self._store.release(run_id)
         with self.progress:
             self.progress.notify_all()
 
@@ -110,7 +138,7 @@ class RunScoring:
         async def work() -> ScoredRun:
             about = await self._captured(run.id, known) if isinstance(run, RunHandle) else known
             if isinstance(run, RunHandle) and not run.closed:
-                return await evaluate(about, self.pipeline.get().results(about, priority=DEMANDED))
+                return await evaluate(about, self._pipeline.get().results(about, priority=DEMANDED))
             return await self._bring_up_to_date(about)
 
         return await self._loop.within(work())
@@ -121,7 +149,7 @@ class RunScoring:
 
         async def work() -> Plan:
             about = await self._captured(run.id, known) if isinstance(run, RunHandle) else known
-            return await self.pipeline.get().plan(about)
+            return await self._pipeline.get().plan(about)
 
         return await self._loop.within(work())
 
@@ -151,8 +179,8 @@ class RunScoring:
                 good.append(self._record(run))
             except InvalidInput as error:
                 refused[str(run.id)] = error
-        refused |= await self.written(lambda: self.store.add_due(good))
-        self.wake()
+        refused |= await self._store.add_due(good)
+        self._due.set()
         return refused
 
     def feedback(self, run_id: Callable[[], str], thumb: str, note: str) -> Future[bool]:
@@ -162,25 +190,22 @@ class RunScoring:
             raise InvalidInput("thumb", thumb, "'up' or 'down'")
         if not isinstance(note, str):
             raise InvalidInput("note", note, "a text")
-        said = {FEEDBACK: {"thumb": thumb, "note": "".join(self.redactor.texts([note]) or ())}}
-
-        def keep() -> bool:
-            known = self.store.add_metadata(self.redactor.id(run_id()), said, due=self.settings.forwards)
-            if self.settings.forwards:
-                self.wake()
-            return known
-
-        return self.writer.do(keep)
+        said = {FEEDBACK: {"thumb": thumb, "note": "".join(self._redactor.texts([note]) or ())}}
+        forwards = self._settings.forwards
+        kept = self._store.add_metadata(lambda: self._redactor.id(run_id()), said, due=forwards)
+        if forwards:
+            kept.add_done_callback(lambda _: self._due.set())
+        return kept
 
     async def captured_run(self, run_id: str, known: Run | None) -> Run | None:
         """Returns a run as it was captured so far, redacted, open or not, with what is `known` of it where the store
         lacks that; None where nothing of it is kept or known."""
         if known is not None:
             return await self._captured(run_id, self._record(known))
-        return await self.written(lambda: self.store.run(self.redactor.id(run_id)))
+        return await self._store.run(self._redactor.id(run_id))
 
     async def _captured(self, run_id: str, known: Run) -> Run:
-        run = await self.written(lambda: self.store.run(self.redactor.id(run_id)))
+        run = await self._store.run(self._redactor.id(run_id))
         if run is None:
             return known
         return replace(
@@ -203,41 +228,62 @@ class RunScoring:
         """Returns a coroutine in which a function asks the models about a run, for the scorer's event loop; nothing is
         stored. With `redacted` the run comes from `captured_run`, and is not redacted again."""
         about = run if redacted else self._record(run)
-        return self.pipeline.get().inquire(about, inquiry, priority=priority, deadline=deadline)
+        return self._pipeline.get().inquire(about, inquiry, priority=priority, deadline=deadline)
 
     def _record(self, run: Run | RunHandle) -> Run:
-        return self.redactor.run(checked_run(run.record() if isinstance(run, RunHandle) else run))
+        return self._redactor.run(checked_run(run.record() if isinstance(run, RunHandle) else run))
 
     async def _bring_up_to_date(self, run: Run) -> ScoredRun:
         """Scores a run unless the same settings have scored it already; returns all its scores and failures."""
-        while (busy := self.busy.get(run.id)) is not None:
+        while (busy := self._busy.get(run.id)) is not None:
             await busy.wait()
         # From here on a caller that asks for the same run waits, and then finds its scores in the store.
-        with self.exclusively(run.id):
+        with self._exclusively(run.id):
             identity = await self._identity()
-            claim = await self.written(lambda: self.store.submit(run, _mark(identity)))
+            claim = await self._store.submit(run, _mark(identity))
             if identity is None or claim.score:
-                return await self.attempt(claim, DEMANDED)
-            scores, failures = await self.written(
-                lambda: (self.store.scores(run.id), self.store.failures(run.id))
-            )
+                return await self._attempt(claim, DEMANDED)
+            scores, failures = await self._store.results(run.id)
             ours = {(one.scorer, one.version) for one in identity.scorers}
             # The latest of each kind: with the references that are known now.
             latest = {one.key[:-1]: one for one in scores if (one.scorer, one.version) in ours}
             return ScoredRun(run, [*latest.values()], failures)
 
-    async def attempt(self, claim: Claim, priority: int) -> ScoredRun:
-        """Scores a run, stores the result and starts to deliver it. The run must be held by `exclusively`."""
+    async def work_off(self, claim: Claim) -> WorkedOff:
+        """Scores or delivers a run that the worker has claimed, or leaves it unscored."""
         run = claim.run
-        found, unfound = await self.find_references(run)
+        if (busy := self._busy.get(run.id)) is not None:
+            await busy.wait()  # a caller is scoring the same run; work that is still due is claimed again
+            return WorkedOff(due_again=True)
+        with self._exclusively(run.id):
+            if not claim.score:
+                await self._deliver(ScoredRun(run, claim.unsent, []))
+            elif claim.attempts or is_chosen(run.id, self._settings.score_rate):
+                scored = await self._attempt(claim, SCORING)
+                return WorkedOff(answered(scored), any(one.will_retry for one in scored.failures))
+            else:
+                await self._keep_unscored(claim)
+        return WorkedOff()
+
+    async def _keep_unscored(self, claim: Claim) -> None:
+        """Leaves a captured run unscored; sinks still get the run, and it may be scored later."""
+        emit = bool(self._delivery)
+        await self._store.keep_unscored(claim, emit=emit)
+        if self._delivery:
+            await self._deliver(ScoredRun(claim.run, [], []))
+
+    async def _attempt(self, claim: Claim, priority: int) -> ScoredRun:
+        """Scores a run, stores the result and starts to deliver it. The run must be held by `_exclusively`."""
+        run = claim.run
+        found, unfound = await self._references.of(run)
         if found:
             run = replace(run, references=found)
-        scored = await evaluate(run, self.pipeline.get().results(run, priority=priority))
+        scored = await evaluate(run, self._pipeline.get().results(run, priority=priority))
         identity = await self._identity() if answered(scored) else None
         uncertain = {(one.scorer, one.step_id) for one in scored.failures if one.will_retry}
         attempts = claim.attempts + 1
-        wait = self.settings.retry.after(attempts) if uncertain else None
-        failures = self.redactor.failures(
+        wait = self._settings.retry.after(attempts) if uncertain else None
+        failures = self._redactor.failures(
             replace(one, attempts=attempts, will_retry=one.will_retry and wait is not None, run_id=run.id)
             for one in (*unfound, *scored.failures)
         )
@@ -245,45 +291,32 @@ class RunScoring:
         scored = replace(scored, failures=failures)
         outcome = ScoringOutcome(
             run.id, _mark(identity), claim.revision, scores=scored.scores, failures=failures,
-            retry_ns=None if wait is None else now_ns() + int(wait * 1e9), emit=bool(self.delivery),
+            retry_ns=None if wait is None else now_ns() + int(wait * 1e9), emit=bool(self._delivery),
             attempts=attempts, references=found, uncertain=uncertain,
             finished=not any(one.error in _MAY_PASS for one in failures),
         )  # fmt: skip
-        new = await self.written(lambda: self.store.store_outcome(outcome))
-        if self.delivery and (new or outcome.says_something):
-            await self.deliver(replace(scored, scores=new))
+        new = await self._store.store_outcome(outcome)
+        if self._delivery and (new or outcome.says_something):
+            await self._deliver(replace(scored, scores=new))
         return scored
 
-    async def deliver(self, scored: ScoredRun) -> None:
+    async def _deliver(self, scored: ScoredRun) -> None:
         """Starts to deliver a scored run to the sinks; once they have taken it, that is noted. The run must be held by
-        `exclusively`."""
+        `_exclusively`."""
         run_id = scored.run.id
-        self._delivering[run_id] = await self.delivery.start(
-            scored, lambda: self.written(lambda: self.store.emitted(run_id))
-        )
+        self._delivering[run_id] = await self._delivery.start(scored, lambda: self._store.emitted(run_id))
 
     def failure_since(self, since: float) -> EngineError | None:
         """Returns the error of the latest attempt since then (on the monotonic clock) that is being repeated, of a call
         to any of the models; None where there is none."""
-        built = self.pipeline.made
+        built = self._pipeline.made
         failed = [failure_since(engine, since) for engine in (built.engines if built is not None else ())]
         return next((error for error in failed if error is not None), None)
-
-    async def written(self, work: Callable[[], T]) -> T:
-        """Calls a function on the writer's thread and returns its result."""
-        return await asyncio.wrap_future(self.writer.do(work))
-
-    async def find_references(self, run: Run) -> tuple[list[str] | None, list[Failure]]:
-        """Returns the redacted references of a run that has none of its own, and the failures of finding them."""
-        if self._find is None:
-            return None, []
-        found, failures = await find_references(self._find, run)
-        return self.redactor.texts(found), failures
 
     async def _identity(self) -> Identity | None:
         """Returns the identity of the settings; None where an engine cannot be reached."""
         try:
-            return await self.pipeline.get().identity()
+            return await self._pipeline.get().identity()
         except Exception as error:  # noqa: BLE001 - scoring records the same error as a failure
             _log.debug("no identity yet: %s", describe(error))
             return None

@@ -1,4 +1,5 @@
-"""The service behind one RagGuard: starts and ends its intake, store, worker and sinks, and reports their state.
+"""The service behind one RagGuard: makes, starts and ends its intake, store, worker and sinks, and reports their state.
+ARCHITECTURE.md draws who calls whom.
 
 Starts nothing until it is needed, keeps working in a forked child, and ends with the process.
 """
@@ -7,26 +8,30 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ragguard.capture.events import Event
-from ragguard.capture.recorder import Recorder
+from ragguard.capture.open_runs import GivesAdvice
+from ragguard.capture.recorder import Recorder, no_adviser
 from ragguard.capture.retrievals import WholeRun
 from ragguard.errors import RagguardError
 from ragguard.runtime.arguments import LONGEST_WAIT, seconds_to_wait
 from ragguard.runtime.deadline import now_ns, seconds_left
 from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.per_process import PerProcess
-from ragguard.runtime.threads import BackgroundLoop
+from ragguard.runtime.threads import BackgroundLoop, LoopSignal
+from ragguard.service.awaited_store import AwaitedStore
 from ragguard.service.batches import Redactor
 from ragguard.service.configuration import LONGEST, Configuration
 from ragguard.service.delivery import Delivery
 from ragguard.service.flushing import Ending, at_exit, forget
 from ragguard.service.intake import Intake
-from ragguard.service.run_scoring import RunScoring
+from ragguard.service.live_scoring import LiveScoring
+from ragguard.service.run_scoring import ReferenceFinder, RunScoring
 from ragguard.service.scoring_worker import ScoringWorker
 from ragguard.storage.sqlite.ledger import Left
 from ragguard.storage.sqlite.store import Store
@@ -161,8 +166,9 @@ class Report:
 class Service:
     """Runs the service of one RagGuard: takes events, has ended runs scored, and reports the state."""
 
-    def __init__(self, settings: Configuration, recorder: Recorder) -> None:
+    def __init__(self, settings: Configuration, recorder: Recorder, make_adviser: MakeAdviser) -> None:
         self.settings, self.recorder, self.faults = settings, recorder, Faults()
+        self._adviser = PerProcess(lambda: make_adviser(self))
         self.pipeline = PerProcess(settings.scoring.build)
         self.pipeline.get()  # wrong settings are an error before a file is made
         self.store = Store(
@@ -172,24 +178,37 @@ class Service:
             scored=settings.scored,
         )
         self._scored = settings.scored
-        redactor = Redactor(settings.redact, self.faults)
+        self.redactor = redactor = Redactor(settings.redact, self.faults)
         self.intake = Intake(
             settings, self.store, faults=self.faults, redactor=redactor,
             started=self._started, stored=self._stored, tick=self._tick, ended=self._close_store,
         )  # fmt: skip
         self.delivery = Delivery(settings, self.store, self.faults)
+        stored, references = AwaitedStore(self.store, self.intake), ReferenceFinder(settings, redactor)
+        self._due = LoopSignal()
         self.scoring = RunScoring(
-            settings, self.store, self.intake, pipeline=self.pipeline, delivery=self.delivery, redactor=redactor,
-            loop=SCORER,
+            settings, stored, pipeline=self.pipeline, delivery=self.delivery, redactor=redactor,
+            references=references, loop=SCORER, due=self._due,
         )  # fmt: skip
-        self._worker = ScoringWorker(self.scoring, SCORER, self.faults)
-        self.scoring.wake = self._worker.wake
+        self._live = LiveScoring(
+            settings, stored, pipeline=self.pipeline, delivery=self.delivery, redactor=redactor,
+            references=references,
+        )  # fmt: skip
+        self._worker = ScoringWorker(
+            settings, stored, scoring=self.scoring, live=self._live, loop=SCORER, due=self._due,
+            faults=self.faults,
+        )  # fmt: skip
         self._examining: Future[None] | None = None
         """The short examination of engines that nobody examined before."""
         self._complete_at_end: bool | None = None
         """True where everything was done when the service was closed; None before."""
         self._ending = threading.RLock()
         self._left = Left(0, 0, None)
+
+    @property
+    def adviser(self) -> GivesAdvice:
+        """The adviser of this process, made when somebody asks for advice."""
+        return self._adviser.get()
 
     def wait_until_written(self, timeout: float = 1.0) -> None:
         """Waits until what was captured so far is in the store, so that a reader sees it."""
@@ -324,20 +343,25 @@ class Service:
                 self._examining = SCORER.submit(self.pipeline.get().examine_unknown())
 
     def _stored(self, changed: Set[str], ended: bool) -> None:
-        if changed and self.settings.live:
-            self._worker.live.note(changed)
-            self._worker.wake()
-        elif ended:
-            self._worker.wake()
+        live = bool(changed) and self.settings.live
+        if live:
+            self._live.note(changed)
+        if live or ended:
+            self._due.set()
 
     def _tick(self) -> None:
         self.recorder.here.sweep()
         run_ttl = min(self.settings.run_ttl, LONGEST)
         self.store.housekeep(run_ttl=run_ttl, retention=self.settings.kept_seconds)
-        self._worker.wake()
+        self._due.set()
 
 
-def in_each_process(settings: Configuration) -> PerProcess[Service]:
+MakeAdviser: TypeAlias = Callable[[Service], GivesAdvice]
+
+
+def in_each_process(
+    settings: Configuration, make_adviser: MakeAdviser = lambda _: no_adviser()
+) -> PerProcess[Service]:
     """Returns the service of each process; all of them share one recorder, which hooks hold."""
 
     def take(event: Event | WholeRun) -> None:
@@ -349,6 +373,7 @@ def in_each_process(settings: Configuration) -> PerProcess[Service]:
         ttl=settings.run_ttl,
         max_open=settings.max_open_runs,
         count_late=lambda: services.get().store.count("events_late"),
+        adviser=lambda: services.get().adviser,
     )
-    services = PerProcess(lambda: Service(settings, recorder))
+    services = PerProcess(lambda: Service(settings, recorder, make_adviser))
     return services

@@ -330,7 +330,7 @@ async def live(asked, *spans):
     """The runs of the store once these spans came and what is open was scored."""
     await send(asked, *spans)
     await asked.ingest.show_open()
-    waiting = asked.rg._service._worker.live
+    waiting = asked.rg._service._live
     async with asyncio.timeout(60):
         while (runs := [*asked.rg.runs()]) and runs[0].status == "open" and not asked.rg.scores(runs[0]):
             await asyncio.sleep(0.02)

@@ -117,7 +117,7 @@ def test_with_when_run_nothing_is_scored_before_the_end(make):
 
 
 def test_steps_of_one_turn_are_one_look(make, monkeypatch):
-    monkeypatch.setattr("ragguard.service.scoring_worker.STEP_WAITS", 1.0)
+    monkeypatch.setattr("ragguard.service.live_scoring.STEP_WAITS", 1.0)
     pipeline = ScriptedPipeline(live=("at once",))
     service = make(pipeline)
     started, first, second, _ = as_events(a_run())

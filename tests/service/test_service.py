@@ -171,7 +171,7 @@ def test_scoring_that_ends_in_an_error_of_its_own_is_tried_again_after_a_pause(m
         raise error
 
     pipeline = ScriptedPipeline()
-    monkeypatch.setattr("ragguard.service.run_scoring.RunScoring.attempt", attempt)
+    monkeypatch.setattr("ragguard.service.run_scoring.RunScoring._attempt", attempt)
     service = make(pipeline, retry=RetrySchedule(50, 60.0, 60.0), exit_timeout=0.5)
     capture(service, a_run())
     assert not service.flush(0.3)
