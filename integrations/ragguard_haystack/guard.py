@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from haystack import Document, component
 
+from ragguard.capture.snapshot import passages_of
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
-from ragguard_haystack.operations import passages_of
 from ragguard_haystack.tracer import decided
 
 

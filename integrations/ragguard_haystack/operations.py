@@ -5,12 +5,9 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
-
-from haystack import Document
-from haystack.dataclasses import ChatMessage
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import DeclaredTools
@@ -19,36 +16,17 @@ from ragguard.capture.handle import status_of
 from ragguard.capture.pipeline_run import PipelineRun, ToolEnd, ToolResult, guard_decided, tool_ended
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
-from ragguard.capture.snapshot import passage
-from ragguard.records import Passage, Status, new_id
+from ragguard.capture.shapes import answer_in, query_in, texts_in
+from ragguard.capture.snapshot import documents_in, passages_of
+from ragguard.records import Status, new_id
 from ragguard.runtime.faults import Faults, never_raises
 
 PIPELINE, AGENT = "haystack.pipeline.run", "haystack.agent.run"
 COMPONENT, TOOL = "haystack.component.run", "haystack.agent.step.tool"
 MODEL = "haystack.agent.step.llm"
 _QUERIES = ("query", "queries", "question", "search_query")
+"""The inputs by which a component is asked."""
 _EMBEDDINGS = ("query_embedding", "query_sparse_embedding")
-_QUESTIONS = (*_QUERIES, "text", "messages", "user_message")
-
-
-def documents_in(values: object) -> list[Document] | None:
-    """Returns the documents among the values of a component's inputs or outputs; None where no value is a list of
-    documents."""
-    if not isinstance(values, Mapping):
-        return None
-    found: list[Document] = []
-    for value in values.values():
-        items = value if isinstance(value, list) else []
-        flat = [inner for item in items for inner in (item if isinstance(item, list) else [item])]
-        found += flat if all(isinstance(item, Document) for item in flat) else []
-    return found or ([] if values.get("documents") == [] else None)
-
-
-def passages_of(documents: Iterable[Document]) -> list[Passage]:
-    """Returns a snapshot of documents, taken at once since the application may change them."""
-    return [
-        passage(document.content or "", document.id, document.score, document.meta) for document in documents
-    ]
 
 
 def retrieves(tags: Mapping[str, Any]) -> bool:
@@ -70,54 +48,9 @@ def senders(tags: Mapping[str, Any]) -> set[str]:
     return {name for socket in sockets.values() for name in socket.get("senders") or ()}
 
 
-def query_in(inputs: Mapping[str, Any]) -> str:
-    """Returns the query that a retriever or a search tool is asked; '' where it is asked without words."""
-    for name in _QUERIES:
-        if value := inputs.get(name):
-            return "; ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-    return ""
-
-
-def question_in(data: Mapping[str, Any]) -> str:
-    """Returns the question of a pipeline or an agent: the first input that is called a query, a question or a text,
-    else the last message of a user."""
-    nested = [value for value in data.values() if isinstance(value, Mapping)]
-    for name in _QUESTIONS:
-        for inputs in (data, *nested):
-            if text := _words(inputs.get(name)):
-                return text
-    return ""
-
-
-def texts_in(content: object) -> list[str]:
-    """Returns the texts in what a model or a tool is given, or what a model replies."""
-    if isinstance(content, str):
-        return [content]
-    if isinstance(content, ChatMessage):
-        return [*content.texts, *(str(result.result) for result in content.tool_call_results)]
-    items = content.values() if isinstance(content, Mapping) else content if isinstance(content, list) else ()
-    return [text for item in items for text in texts_in(item)]
-
-
-def reply_in(outputs: Mapping[str, Any]) -> str | None:
-    """Returns the text of an answer that a component built, or of a model's last reply; None where there is none."""
-    for name, at, field in (("answers", 0, "data"), ("replies", -1, "text")):
-        if isinstance(said := outputs.get(name), list) and said:
-            return said[at] if isinstance(said[at], str) else getattr(said[at], field, None)
-    return None
-
-
 def _types(tags: Mapping[str, Any], side: str) -> dict[str, str]:
     sockets = tags.get(f"haystack.component.{side}_spec") or {}
     return {name: str(socket.get("type", "")) for name, socket in sockets.items()}
-
-
-def _words(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    messages = value if isinstance(value, list) else [value]
-    texts = [item.text for item in messages if isinstance(item, ChatMessage) and item.is_from("user")]
-    return (texts[-1] or "") if texts else ""
 
 
 _numbers = itertools.count()
@@ -223,8 +156,8 @@ class Operations:
             return
         tool = operation.enclosing(TOOL)  # a retriever that is asked by an embedding knows no words
         query = (
-            query_in(operation.given)
-            or ("" if tool is None else query_in(tool.given))
+            query_in(operation.given, whole=False)
+            or ("" if tool is None else query_in(tool.given, whole=False))
             or operation.run.question
         )
         step_id = self._begin(operation, query, (-1 if pipeline is None else pipeline.number, depth))
@@ -235,7 +168,7 @@ class Operations:
 
     def _tool(self, operation: Operation, error: BaseException | None) -> None:
         splitter, output = self.tools.get(operation.name), operation.result
-        documents = documents_in(output if isinstance(output, Mapping) else {"documents": output})
+        documents = documents_in(output)
         if error is not None or operation.tags.get("haystack.tool.error"):
             result = ToolResult(error=error or str(output))
         elif documents is not None:
@@ -245,7 +178,7 @@ class Operations:
             result = ToolResult.of(output, text, declared=declared, by_rule=self.tools.by_rule)
         if operation.steps:
             splitter = None  # a pipeline inside the tool has been recorded
-        query = query_in(operation.given) or "; ".join(texts_in(operation.given))
+        query = query_in(operation.given)
 
         def end(found: Any, unpack: Unpack | None) -> None:
             found = passages_of(found) if unpack is None else found
@@ -281,7 +214,7 @@ class Operations:
         run, result = operation.run, operation.result
         if not isinstance(result, Mapping):
             return
-        run.answer = reply_in(result) or run.answer
+        run.answer = answer_in(result).text or run.answer
         if isinstance(replies := result.get("replies"), list):  # of a generator
             run.asks_model = True
             self.recorder.model_asked(run.id, operation.number, partial(texts_in, operation.given))

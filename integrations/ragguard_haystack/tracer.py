@@ -13,8 +13,9 @@ from haystack.tracing.tracer import Span, Tracer, enable_tracing, tracer
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import Tools, checked_tools
 from ragguard.capture.recorder import recorder_of
+from ragguard.capture.shapes import question_in
 from ragguard.errors import InvalidInput
-from ragguard_haystack.operations import Operation, Operations, Question, question_in
+from ragguard_haystack.operations import Operation, Operations, Question
 
 if TYPE_CHECKING:
     from ragguard import RagGuard

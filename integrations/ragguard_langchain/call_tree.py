@@ -17,8 +17,9 @@ from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.handle import innermost
 from ragguard.capture.pipeline_run import RESUME, RUN_ID, RUN_KEYS
 from ragguard.capture.recorder import Recorder, is_paused, trace_context
+from ragguard.capture.shapes import NOTHING, Answer, texts_in
 from ragguard.records import Status
-from ragguard_langchain.messages import KEYS, NOTHING, Answer, Metadata, texts_in
+from ragguard_langchain.messages import KEYS, Metadata
 from ragguard_langchain.open_calls import OpenCall, add_decision
 from ragguard_langchain.tree_runs import BareRetrieval, TreeRun
 

@@ -19,20 +19,13 @@ from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CaptureOptions, Locate, Tools, located
 from ragguard.capture.pipeline_run import ToolResult
 from ragguard.capture.recorder import recorder_of
+from ragguard.capture.shapes import NOTHING, Answer, answer_in, query_in, question_in
 from ragguard.capture.snapshot import top_k_in
 from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 from ragguard_langchain.call_tree import CallTree
-from ragguard_langchain.messages import (
-    NOTHING,
-    Answer,
-    K,
-    answer_of,
-    question_of,
-    snapshot,
-    tool_query,
-)
+from ragguard_langchain.messages import K, snapshot
 from ragguard_langchain.open_calls import OpenCall, result_of
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import BareRetrieval
@@ -136,7 +129,7 @@ class RagGuardCallback(BaseCallbackHandler):
             tree = self.tree
             if run_id in tree.open_calls:
                 return
-            query = query if isinstance(query, str) else question_of(query)
+            query = query if isinstance(query, str) else question_in(query)
             name, metadata = more.get("name") or "", more.get("metadata")
             top_k = top_k_in(metadata[K]) if metadata and K in metadata else None
             parent = None if parent_run_id is None else tree.parent(parent_run_id)
@@ -191,7 +184,8 @@ class RagGuardCallback(BaseCallbackHandler):
         if run_id in tree.open_calls:
             return
         name = str((serialized or {}).get("name") or more.get("name") or "")
-        query = tool_query(more.get("inputs"), input_str)
+        inputs = more.get("inputs")
+        query = query_in(inputs) if isinstance(inputs, dict) and inputs else str(input_str)
         metadata, call_id = more.get("metadata"), more.get("tool_call_id") or ""
         parent = tree.parent(parent_run_id)
         if parent is None:
@@ -248,12 +242,12 @@ class RagGuardCallback(BaseCallbackHandler):
     def _question(self, inputs: Any) -> str:
         """Returns the question in the input of the outermost call."""
         found = located("question", self._options.question, inputs, self._recorder.faults)
-        return question_of(inputs if found is None else found)
+        return question_in(inputs if found is None else found)
 
     def _answer(self, outputs: Any) -> Answer:
         """Returns the answer that the output of the outermost call holds."""
         found = located("answer", self._options.answer, outputs, self._recorder.faults)
-        return answer_of(outputs if found is None else found)
+        return answer_in(outputs if found is None else found)
 
     def _fail(
         self, run_id: UUID, error: BaseException, question: str = "", trace: TraceContext | None = None

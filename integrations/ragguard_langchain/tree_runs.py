@@ -18,8 +18,9 @@ from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.pipeline_run import NAME, REFERENCES, PipelineRun
 from ragguard.capture.recorder import Recorder, is_paused, trace_context
 from ragguard.capture.retrievals import WholeRun
+from ragguard.capture.shapes import NOTHING, Answer
 from ragguard.records import Status
-from ragguard_langchain.messages import KEYS, NOTHING, Answer, Metadata, unpacked
+from ragguard_langchain.messages import KEYS, Metadata, unpacked
 from ragguard_langchain.spans import span_of
 
 _NOT_KEPT = ("ragguard_", "ls_", "langgraph_", "__")

@@ -29,13 +29,13 @@ from llama_index.core.tools import BaseTool
 from llama_index.core.workflow import Event, Workflow
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.declarations import fields_of
 from ragguard.capture.events import TurnKey
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.pipeline_run import PipelineRun
 from ragguard.capture.retrievals import WholeRun
+from ragguard.capture.shapes import fields_of, query_in, question_in
 from ragguard.capture.splitters import Splitter
-from ragguard_llamaindex.messages import StreamedAnswer, question_of, question_of_event, tool_text
+from ragguard_llamaindex.messages import StreamedAnswer, tool_arguments
 
 
 class Kind(Enum):
@@ -281,10 +281,8 @@ def describe_call(call: Call, instance: object) -> None:
 def asked_in(kind: Kind, arguments: Mapping[str, Any]) -> str:
     """Returns the query in a call's arguments."""
     if kind is Kind.TOOL:
-        return tool_text(arguments)
-    if kind is Kind.WORKFLOW:
-        return question_of_event(arguments.get("start_event"))
-    return question_of(arguments)
+        return query_in(tool_arguments(arguments))
+    return question_in(given_in(kind, arguments))
 
 
 def given_in(kind: Kind, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

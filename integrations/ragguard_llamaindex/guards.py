@@ -14,11 +14,12 @@ from llama_index_instrumentation import get_dispatcher
 from pydantic import ConfigDict, Field
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.shapes import question_in
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
 from ragguard_llamaindex.instrumentation import attached
-from ragguard_llamaindex.messages import query_text, without_rewriting
+from ragguard_llamaindex.messages import without_rewriting
 from ragguard_llamaindex.nodes import taken, unpacked
 
 dispatcher = get_dispatcher(__name__)
@@ -70,7 +71,7 @@ def _begin(nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> str:
     """Returns the query to judge by; dispatches LlamaIndex's event of a reranker's start."""
     _dispatch(ReRankStartEvent, query=query_bundle, nodes=nodes, top_n=len(nodes), model_name="ragguard")
     # The query with which the captured step is scored, since guard and scorer share a cache.
-    return without_rewriting(query_text(query_bundle))
+    return without_rewriting(question_in(query_bundle))
 
 
 def _end(given: list[NodeWithScore], verdict: Verdict) -> list[NodeWithScore]:

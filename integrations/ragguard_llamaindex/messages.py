@@ -1,4 +1,4 @@
-"""Reads questions and answers from LlamaIndex's arguments and results, as texts, and observes streamed answers.
+"""Reads what LlamaIndex gives models and tools, and the answers of its responses, and observes streamed answers.
 
 The user gets every token of a stream as before, and the whole text is known at the stream's end. A stream also ends
 when it is closed or garbage-collected, even one that was never read.
@@ -6,21 +6,13 @@ when it is closed or garbage-collected, even one that was never read.
 
 from __future__ import annotations
 
-import json
 import re
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias, TypeVar
 
-from llama_index.core.agent.workflow import AgentOutput
-from llama_index.core.base.llms.types import (
-    ChatMessage,
-    ChatResponse,
-    CompletionResponse,
-    MessageRole,
-    TextBlock,
-)
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.base.response.schema import (
     AsyncStreamingResponse,
     PydanticResponse,
@@ -28,61 +20,15 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgentChatResponse
-from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import ToolOutput
-from llama_index.core.workflow import StartEvent
 
-from ragguard.capture.declarations import fields_of
 from ragguard.capture.handle import status_of
-from ragguard.capture.snapshot import ANSWER_NAMES
-from ragguard.capture.snapshot import answer_of as json_answer
+from ragguard.capture.shapes import answer_in
 from ragguard.records import Status
 
 REPLIES = (ChatResponse, CompletionResponse)
 RESPONSES = (Response, PydanticResponse, StreamingResponse, AsyncStreamingResponse, AgentChatResponse)
-_ASKED = (
-    "str_or_query_bundle", "message", "query_bundle", "user_msg", "query", "question", "input", "query_str",
-)  # fmt: skip
-"""Names under which engines, chats and workflows take their question."""
 _REWRITTEN = re.compile(r"\n\w+ is (.*)\n", re.DOTALL)
-
-
-def texts_in(response: object) -> list[str]:
-    """Returns the texts in what a model is given or replies: a prompt, messages with the results of tools, a reply."""
-    if isinstance(response, str):
-        return [response]
-    if isinstance(response, (list, tuple)):
-        return [text for one in response for text in texts_in(one)]
-    if isinstance(response, ChatMessage):
-        return [block.text for block in response.blocks if isinstance(block, TextBlock)]
-    if isinstance(response, ChatResponse):
-        return texts_in(response.message)
-    return [response.text] if isinstance(response, CompletionResponse) else []
-
-
-def question_of(arguments: Mapping[str, Any]) -> str:
-    """Returns the question in a call's arguments; '' where there is none."""
-    for name in _ASKED:
-        if name in arguments:
-            return query_text(arguments[name])
-    # A class of the user's own may use any name.
-    return next((text for value in arguments.values() if (text := query_text(value))), "")
-
-
-def question_of_event(event: object) -> str:
-    """Returns the question in the event that started a workflow: an agent's or one of the user's own."""
-    if not isinstance(event, StartEvent):
-        return ""
-    fields = {**event.__dict__, **event.to_dict()}
-    for name in _ASKED:
-        if fields.get(name):
-            return query_text(fields[name])
-    history = fields.get("chat_history")
-    if isinstance(history, (list, tuple)):
-        asked = [one for one in history if isinstance(one, ChatMessage) and one.role == MessageRole.USER]
-        return query_text(asked[-1]) if asked else ""
-    texts = [value for value in fields.values() if isinstance(value, str)]
-    return texts[0] if len(texts) == 1 else ""
 
 
 def prompt_of(arguments: Mapping[str, Any]) -> object:
@@ -92,29 +38,11 @@ def prompt_of(arguments: Mapping[str, Any]) -> object:
     return given.get("messages", given.get("prompt", positional))
 
 
-def query_text(asked: object) -> str:
-    """Returns the text of a query in any of its forms."""
-    if isinstance(asked, str):
-        return asked
-    if isinstance(asked, QueryBundle):
-        return asked.query_str
-    if isinstance(asked, ChatMessage):
-        return "\n".join(texts_in(asked))
-    return ""
-
-
-def tool_text(arguments: Mapping[str, Any]) -> str:
-    """Returns what the agent wrote to a tool, without the words that tools put around it."""
+def tool_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns what the agent wrote to a tool, by the names of the arguments."""
     args, kwargs = arguments.get("args", ()), arguments.get("kwargs", {})
     given: dict[str, Any] = {**{str(n): value for n, value in enumerate(args)}, **kwargs}
-    if not given:
-        given = {name: value for name, value in arguments.items() if name not in ("args", "kwargs")}
-    if len(given) == 1:
-        return str(next(iter(given.values())))
-    for name in _ASKED:
-        if isinstance(given.get(name), str):
-            return str(given[name])
-    return ", ".join(f"{name}: {value}" for name, value in given.items())
+    return given or {name: value for name, value in arguments.items() if name not in ("args", "kwargs")}
 
 
 def without_rewriting(asked: str) -> str:
@@ -129,28 +57,9 @@ def answer_of(response: object) -> str | None:
         return response.response
     if isinstance(response, (StreamingResponse, AsyncStreamingResponse)):
         return response.response_txt
-    if isinstance(response, AgentOutput):
-        if response.structured_response is not None:
-            return json.dumps(response.structured_response, ensure_ascii=False, default=str)
-        response = response.response
-    if isinstance(response, (ChatMessage, ChatResponse, CompletionResponse)):
-        return "\n".join(texts_in(response)) or None
     if isinstance(response, ToolOutput):
         return response.content
-    return _answer_of_other(response.response if isinstance(response, PydanticResponse) else response)
-
-
-def _answer_of_other(response: object) -> str | None:
-    """Returns the answer in an object of the user's own: a text under a usual name, its only text, else its JSON."""
-    if response is None or isinstance(response, str):
-        return response
-    fields = fields_of(response)
-    named = [fields[name] for name in ANSWER_NAMES if isinstance(fields.get(name), str)]
-    plain = [value for value in fields.values() if isinstance(value, (str, int, float))]
-    for text in (*named, *(plain if len(plain) == 1 else ())):
-        if isinstance(text, str):
-            return text
-    return json_answer(dict(fields) or response)[0] or None
+    return answer_in(response, whole=not isinstance(response, (ChatMessage, *REPLIES))).text
 
 
 Item = TypeVar("Item")

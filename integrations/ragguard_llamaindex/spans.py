@@ -24,6 +24,7 @@ from ragguard.capture.declarations import CaptureOptions
 from ragguard.capture.handle import innermost, status_of
 from ragguard.capture.recorder import Recorder, is_paused, trace_context
 from ragguard.capture.retrievals import WholeRun
+from ragguard.capture.shapes import texts_in
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 from ragguard_llamaindex.calls import (
@@ -44,7 +45,7 @@ from ragguard_llamaindex.calls import (
     nodes_in,
     note_step,
 )
-from ragguard_llamaindex.messages import REPLIES, prompt_of, texts_in
+from ragguard_llamaindex.messages import REPLIES, prompt_of
 from ragguard_llamaindex.nodes import bare, taken, top_k_of, unpacked
 from ragguard_llamaindex.runs import (
     WAITING,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from ragguard.capture.shapes import fields_of
 from ragguard.capture.splitters import Splitter, found
 from ragguard.errors import InvalidInput
 from ragguard.runtime.faults import NOTICES, Faults
@@ -82,19 +83,6 @@ def located(argument: str, locate: Locate | None, value: object, faults: Faults)
     except Exception as error:  # noqa: BLE001 - the function is the user's
         faults.note(argument, error)
         return None
-
-
-def fields_of(value: object) -> Mapping[str, Any]:
-    """Returns the named parts of a value: the items of a mapping, or of the mappings in a list, of which the last ones
-    count; the attributes of an object."""
-    if isinstance(value, Mapping):
-        return value
-    if isinstance(value, (list, tuple)):
-        return {name: part for item in value if isinstance(item, Mapping) for name, part in item.items()}
-    fields = dict(getattr(value, "__dict__", {}) or {})
-    if hasattr(value, "_data") and callable(to_dict := getattr(value, "to_dict", None)):
-        fields |= to_dict()  # an event of LlamaIndex keeps values without a field in a mapping
-    return fields
 
 
 def _named(key: str, fields: Mapping[str, Any], argument: str) -> object:

@@ -4,9 +4,9 @@ deep. Imports no framework.
     documents_in(tool_output)    # [Document, …], [] for a retrieval that found nothing, None for anything else
     passages_of(anything)        # passages, of content of any type, which is recorded as what it is
 
-A document is a Passage, an object with a `page_content` (LangChain), or a node with a `get_content` (LlamaIndex), with
-or without a score. Strings cannot change, so a reference to them is a copy. No function here raises or changes what it
-is given.
+A document is a Passage, an object with a `page_content` (LangChain), one with `content` and `meta` (Haystack), or a
+node with a `get_content` (LlamaIndex), with or without a score. Strings cannot change, so a reference to them is a
+copy. No function here raises or changes what it is given.
 """
 
 from __future__ import annotations
@@ -19,27 +19,16 @@ from numbers import Real
 from types import NoneType
 from typing import Any, TypeGuard
 
+from ragguard.capture.names import HOLDERS, PASSAGE_TEXTS
 from ragguard.errors import InvalidInput
 from ragguard.records import CONTENT_KIND, CUT_PASSAGES, GRADE_ERROR, Passage
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard.text.plain import CUT, FIELDS, plain
 from ragguard.text.secret_filter import without_secrets
 
-HOLDERS = (
-    "documents", "docs", "source_documents", "nodes", "source_nodes", "passages", "context", "results",
-)  # fmt: skip
-"""Names under which chains, engines and states hold what was retrieved."""
-ANSWER_NAMES = (
-    "answer", "final_answer", "response", "final_response", "output", "result", "text", "generation", "content",
-    "reply", "completion", "summary", "report",
-)  # fmt: skip
-"""Names under which pipelines give their answer, the most usual ones first."""
 _MEDIA = ("image", "audio", "video")
 LOST = "ragguard.metadata"
 """Metadata key that says why the metadata is missing."""
-_TEXTS = ("text", "page_content", "content")
-"""Names under which a mapping holds the text of one passage."""
-
 _GRADES = range(1, 6)
 MOST_PASSAGES = 1_000
 """The most passages of one retrieval: a hook has little time, and an endless iterable would hold it for ever."""
@@ -55,7 +44,7 @@ def documents_in(value: object) -> list[Any] | None:
     mappings are not recognised, since a function may return those for any reason. An iterator is not read.
     """
     try:
-        if _is_document(value):
+        if is_document(value):
             return [value]
         if not isinstance(value, Mapping):
             return _documents(value if isinstance(value, (list, tuple)) else _held_by(value))
@@ -64,6 +53,7 @@ def documents_in(value: object) -> list[Any] | None:
             # An empty list is a retrieval that found nothing; but a search of any kind has `results`.
             if found or (found is not None and name != "results"):
                 return found
+        return next(filter(None, map(_documents, value.values())), None)
     except Exception:  # noqa: BLE001, S110 - a value of the user's may raise anything when it is read
         pass
     return None
@@ -75,19 +65,28 @@ def _documents(items: object) -> list[Any] | None:
         return None
     found: list[Any] = []
     for item in items:
-        inner = [item] if _is_document(item) else _documents(item)
+        inner = [item] if is_document(item) else _documents(item)
         if inner is None:
             return None
         found += inner
     return found
 
 
-def _is_document(item: object) -> bool:
-    """True for a Passage, a LangChain document and a LlamaIndex node, also beside a score."""
+def is_document(item: object) -> bool:
+    """True for a Passage and for a document or a node of a framework, also beside a score."""
     item = item[0] if is_scored(item) else item
     if isinstance(item, (str, bytes, list, tuple, Mapping)):
         return False
-    return isinstance(item, Passage) or hasattr(item, "page_content") or _node_in(item) is not None
+    return (
+        isinstance(item, Passage)
+        or hasattr(item, "page_content")
+        or _is_haystack(item)
+        or _node_in(item) is not None
+    )
+
+
+def _is_haystack(item: object) -> bool:
+    return hasattr(item, "meta") and hasattr(item, "content") and hasattr(item, "score")
 
 
 def is_scored(item: object) -> TypeGuard[tuple[Any, Any]]:
@@ -172,12 +171,12 @@ def passages_of(value: object) -> list[Passage]:
 def _items_in(value: object) -> Iterable[object] | None:
     """Returns the items that a value holds, where it holds several; None where the value is one item itself."""
     if isinstance(value, Mapping):
-        if any(name in value for name in _TEXTS):
+        if any(name in value for name in PASSAGE_TEXTS):
             return None
         if isinstance(value.get("ids"), list) and isinstance(value.get("documents"), list):
             return _rows(value)
         return next((value[name] for name in HOLDERS if isinstance(value.get(name), (list, tuple))), None)
-    if isinstance(value, (str, bytes)) or _is_document(value) or is_scored(value) or _has_text(value):
+    if isinstance(value, (str, bytes)) or is_document(value) or is_scored(value) or _has_text(value):
         return None
     return value if isinstance(value, Iterable) else _held_by(value)
 
@@ -216,7 +215,7 @@ def _read(item: object) -> Passage:
             return Passage(item.text, item.id, item.score, metadata_of(item.metadata), grade=item.grade)
         return passage(item.text, item.id, item.score, item.metadata, item.grade)
     if isinstance(item, Mapping):
-        content = next((item[key] for key in _TEXTS if key in item), None)
+        content = next((item[key] for key in PASSAGE_TEXTS if key in item), None)
         if content is None and "type" not in item:  # what has a type is a block of content, such as an image
             _warn_without_text(item)
         return passage(content, *map(item.get, ("id", "score", "metadata", "grade")))
@@ -229,6 +228,9 @@ def _read(item: object) -> Passage:
         if kind:
             metadata[CONTENT_KIND] = kind
         return passage(text, node.id_, getattr(item, "score", None), metadata)
+    if _is_haystack(item):
+        document: Any = item
+        return passage(document.content or "", document.id, document.score, document.meta)
     if _has_text(item):
         content = getattr(item, "page_content", None)
         if content is None:

@@ -21,6 +21,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from ragguard.capture.names import IDS, LISTS, LISTS_AROUND, RESULTS, TEXTS
+from ragguard.capture.shapes import DEEPEST, unwrapped
 from ragguard.capture.snapshot import passage
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
@@ -29,14 +31,6 @@ Splitter: TypeAlias = Callable[[str], Iterable[str | Passage]]
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 _NUMBER = re.compile(r"^[^\S\n]*(?:\[\d{1,4}\]|\(\d{1,4}\)|\d{1,4}[.):])[^\S\n]+", re.MULTILINE)
-LIST_NAMES = (
-    "results", "result", "documents", "passages", "hits", "items", "data", "organic", "matches", "sources",
-)  # fmt: skip
-"""Names under which JSON holds the list of what was found."""
-TEXT_NAMES = ("text", "content", "page_content", "snippet", "body", "passage", "summary", "description")
-"""Names under which an item of such a list holds its text."""
-ID_NAMES = ("id", "doc_id", "document_id", "id_", "node_id", "url", "href", "link", "uri", "source")
-"""Names under which an item of such a list holds what identifies it."""
 
 
 def paragraphs(text: str) -> list[str]:
@@ -75,7 +69,7 @@ def json_items(text: str) -> list[Passage]:
 def json_passages(value: Any) -> list[Passage] | None:
     """Returns the passages in the list that a JSON value is, or holds under a usual name; None where there is none."""
     if isinstance(value, Mapping):
-        value = next((value[key] for key in LIST_NAMES if isinstance(value.get(key), list)), None)
+        value = next((value[key] for key in LISTS if isinstance(value.get(key), list)), None)
     return [passage_of_json(item) for item in value] if isinstance(value, list) else None
 
 
@@ -83,25 +77,20 @@ def passage_of_json(item: object) -> Passage:
     """Returns the passage that a JSON value is: its text, its id, its score, and the rest as metadata."""
     if not isinstance(item, Mapping):
         return passage(item if isinstance(item, str) else json.dumps(item))
-    content = next((item[key] for key in TEXT_NAMES if isinstance(item.get(key), str)), None)
-    id = next((item[key] for key in ID_NAMES if item.get(key) is not None), None)
+    content = next((item[key] for key in TEXTS if isinstance(item.get(key), str)), None)
+    id = next((item[key] for key in IDS if item.get(key) is not None), None)
     rest = {key: value for key, value in item.items() if value is not content and key != "metadata"}
     nested = item.get("metadata")
     metadata = {**rest, **nested} if isinstance(nested, Mapping) else rest
     return passage(json.dumps(item) if content is None else content, id, item.get("score"), metadata)
 
 
-DEEPEST = 8
-"""The most layers of messages, results and holders around a list of documents that are looked through."""
-OBJECT = re.compile(r"<?[A-Za-z_][\w.]*(\(\w+=| object at )")
+OBJECT = re.compile(r"<?[A-Za-z_][\w.]*(\(\w+=|\(\)\Z| object at )")
 """The beginning of an object's repr, as some instrumentations log objects."""
 LONGEST = 16 * 2**20
 """The most characters of JSON that are parsed."""
-_AROUND = ("artifact", "structuredContent", "structured_content", "raw_output", "tool_output")
-"""Names under which tools' messages and outputs hold their result as data, beside the text that the model reads."""
-_HOLDERS = (*LIST_NAMES, "nodes", "source_nodes", "docs", "records", "web", "news", "raw")
 _BLOCK_FIELDS = {"type", "text", "annotations", "id"}
-_EVIDENCE = (*ID_NAMES, "title", "score", "relevance_score", "distance", "file_name", "filename")
+_EVIDENCE = (*IDS, "title", "score", "relevance_score", "distance", "file_name", "filename")
 """Names of which a found item has one beside its text."""
 
 
@@ -135,16 +124,6 @@ def json_of(text: Any) -> Any:
         return text
 
 
-def unwrapped(value: Any) -> Any:
-    """Returns the fields of an object that LangChain has serialised; any other value as it is."""
-    if isinstance(value, Mapping):
-        if isinstance(value.get("kwargs"), Mapping) and "lc" in value:
-            return value["kwargs"]
-        if isinstance(value.get("data"), Mapping) and isinstance(value.get("type"), str):
-            return value["data"]
-    return value
-
-
 def _found(value: object, declared: bool, depth: int) -> list[Passage] | None:
     value = unwrapped(json_of(value))
     if not depth or not isinstance(value, (Mapping, list)):
@@ -153,12 +132,12 @@ def _found(value: object, declared: bool, depth: int) -> list[Passage] | None:
         return _in_list(value, declared, depth)
     if (document := _document(value)) is not None:
         return [document]
-    for name in _AROUND:
+    for name in RESULTS:
         if value.get(name) and (inner := _found(value[name], declared, depth - 1)) is not None:
             return inner
     if (blocks := _texts_of_blocks(value.get("content"))) is not None:
         return _in_blocks(blocks, declared, depth)
-    for name in _HOLDERS:
+    for name in LISTS_AROUND:
         held = value.get(name)
         if isinstance(held, (list, Mapping)) and (inner := _found(held, declared, depth - 1)) is not None:
             return inner
@@ -201,9 +180,9 @@ def _document(item: Mapping[str, Any]) -> Passage | None:
 def _item(item: Mapping[str, Any], declared: bool) -> Passage | None:
     """Returns the passage of an item of a search result; None for an item of another kind of list."""
     highlights = item.get("highlights")
-    if isinstance(highlights, list) and not any(isinstance(item.get(name), str) for name in TEXT_NAMES):
+    if isinstance(highlights, list) and not any(isinstance(item.get(name), str) for name in TEXTS):
         item = {**item, "text": "\n".join(str(one) for one in highlights)}
-    if not any(isinstance(item.get(name), str) and item[name].strip() for name in TEXT_NAMES):
+    if not any(isinstance(item.get(name), str) and item[name].strip() for name in TEXTS):
         return None
     evident = declared or any(item.get(name) is not None for name in _EVIDENCE)
     return passage_of_json(item) if evident else None

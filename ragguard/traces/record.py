@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ragguard.capture.names import USER
+from ragguard.capture.shapes import answer_in, messages_in, question_in, texts_in
 from ragguard.capture.snapshot import passage
 from ragguard.capture.splitters import json_of, search_results
 from ragguard.records import Passage
 from ragguard.traces.conventions import KINDS, NAMES, WRAPPED, Kind
-from ragguard.traces.texts import USER, answer_in, messages_in, parsed, question_in, texts_in
+from ragguard.traces.texts import logged, parsed, said
 from ragguard.traces.trace_spans import TraceSpan
 
 MOST_DOCUMENTS = 1000
@@ -94,22 +96,22 @@ def read_span(span: TraceSpan) -> Record:
         return record
     if record.kind == "model":
         record.asked, record.question = content.conversation(
-            "prompt of a model", "input", "user", question_in
+            "prompt of a model", "input", "user", lambda value: question_in(value, said)
         )
         record.replied, record.answer = content.conversation(
-            "reply of a model", "output", "assistant", answer_in
+            "reply of a model", "output", "assistant", _answer
         )
         record.call = content.call()
         return record
     given, gave = content.first("input"), content.first("output")
-    record.question, record.answer = question_in(given), answer_in(gave)
+    record.question, record.answer = question_in(given, said), _answer(gave)
     if record.kind == "tool":
         record.tool = str(content.first("tool") or span.name)
     if record.kind == "task":
-        record.asked = [one.text for one in messages_in(given) if one.role in USER]
+        record.asked = [one.text for one in messages_in(given, logged) if one.role in USER]
     if record.kind in ("agent", "chain"):
         return record
-    record.query = question_in(content.first("query")) or record.question
+    record.query = question_in(content.first("query"), said) or record.question
     declared = record.kind in _RETRIEVES
     if declared:
         record.given = content.documents("documents before a reranker or a guard", declared=False)
@@ -201,7 +203,7 @@ class _SpanContent:
         value = next(self.values(what), None) or self.first(whole)
         if isinstance(value, tuple):
             value = [{"role": item.get("role", role), "content": _text_of(item)} for item in value]
-        return ([], "") if value is None else (texts_in(value), find(value))
+        return ([], "") if value is None else (texts_in(value, logged), find(value))
 
     def call(self) -> dict[str, Any]:
         """Returns what a call of a model took."""
@@ -215,6 +217,10 @@ class _SpanContent:
                 call[what.replace(" ", "_")] = value
         seconds = max(0, span.ended_ns - span.started_ns) / 1e9
         return call | {"started_ns": span.started_ns, "seconds": seconds}
+
+
+def _answer(value: Any) -> str:
+    return answer_in(value, said).text or ""
 
 
 def _names(what: str) -> Iterator[str]:

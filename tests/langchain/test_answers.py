@@ -22,9 +22,9 @@ from support.langchain_parts import ListRetriever, call, documents, says
 
 from ragguard import RagGuard
 from ragguard.capture.handle import RunHandle
+from ragguard.capture.shapes import answer_in
 from ragguard.errors import InvalidInput
 from ragguard_langchain import RagGuardCallback, instrument
-from ragguard_langchain.messages import answer_of
 
 
 class Reply(BaseModel):
@@ -66,7 +66,7 @@ def test_a_structured_response_is_the_answer(captured, config):
     ],
 )
 def test_answer_is_read_where_states_usually_have_it(outputs, answer):
-    assert answer_of(outputs).text == answer
+    assert answer_in(outputs).text == answer
 
 
 class State(TypedDict, total=False):

@@ -67,7 +67,7 @@ def test_a_retriever_in_a_declared_tool_is_a_part(captured, rg):
     [
         ({"query": "q", "top": 3}, "q"),
         ({"search_terms": "q", "top": 3}, "q"),
-        ({"subject": "s", "relation": "r"}, "{'subject': 's', 'relation': 'r'}"),
+        ({"subject": "s", "relation": "r"}, "subject: s, relation: r"),
     ],
 )
 def test_the_query_is_what_the_agent_wrote(captured, rg, arguments, query):

@@ -1,0 +1,370 @@
+"""Finds the question, the answer, the messages and the texts in what pipelines are given and give: texts, messages,
+mappings, states, events, responses, as objects of a framework or as a trace has logged them.
+
+    question_in({"messages": [HumanMessage("Who founded it?")]})   # "Who founded it?"
+    answer_in(AgentOutput(...)).text
+    content_in(prompts).texts
+    query_in({"search_query": "firm in Oslo", "limit": 3})
+
+Every integration and the reader of traces ask here. No framework is imported: objects are known by their attributes. A
+`read` is applied to each value that is looked at: traces parse texts that are JSON by it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from ragguard.capture.names import ANSWERS, ASSISTANT, BLOCKS, CONVERSATIONS, MESSAGES, QUESTIONS, USER
+from ragguard.capture.snapshot import answer_of, is_document
+
+DEEPEST = 8
+"""The most layers of mappings, lists and messages that are looked through."""
+_ROLES = frozenset((*USER, *ASSISTANT, "system", "developer", "tool", "function"))
+_STRUCTURED = "structured_response"
+"""The name under which agents give an answer whose form the application has chosen."""
+_SEVERAL = {"replies": -1, "generations": -1, "answers": 0}
+"""The names under which several answers stand, and which of them counts."""
+_PLAIN = (str, int, float)
+Read: TypeAlias = Callable[[Any], Any]
+
+
+class ToolCall(NamedTuple):
+    """A request of a model for a tool."""
+
+    id: str
+    arguments: str
+    """The arguments as JSON."""
+
+
+class Message(NamedTuple):
+    """A message of a conversation."""
+
+    role: str
+    text: str
+    source: Any
+    """The message as it came."""
+
+
+class Answer(NamedTuple):
+    """The answer of a pipeline; None where it is no text."""
+
+    text: str | None = None
+    calls_tools: bool = False
+    """True where the last message is a request for tools: the agent was stopped before its answer."""
+
+
+class ModelContent(NamedTuple):
+    """What a model is given, or replies."""
+
+    texts: list[str]
+    calls: list[ToolCall]
+    """The requests for tools."""
+    results: list[str]
+    """The ids of the requests whose results are in the content."""
+
+
+NOTHING = Answer()
+
+
+def as_it_is(value: Any) -> Any:
+    """Returns the value."""
+    return value
+
+
+def fields_of(value: object) -> Mapping[str, Any]:
+    """Returns the named parts of a value: the items of a mapping, or of the mappings in a list, of which the last ones
+    count; the attributes of an object."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, (list, tuple)):
+        return {name: part for item in value if isinstance(item, Mapping) for name, part in item.items()}
+    fields = dict(getattr(value, "__dict__", {}) or {})
+    if hasattr(value, "_data") and callable(to_dict := getattr(value, "to_dict", None)):
+        fields |= to_dict()  # an event of LlamaIndex keeps values without a field in a mapping
+    return fields
+
+
+def unwrapped(value: Any) -> Any:
+    """Returns the fields of an object that LangChain has serialised; any other value as it is."""
+    if isinstance(value, Mapping):
+        if isinstance(value.get("kwargs"), Mapping) and "lc" in value:
+            return value["kwargs"]
+        if isinstance(value.get("data"), Mapping) and isinstance(value.get("type"), str):
+            return value["data"]
+    return value
+
+
+def text_in(content: Any) -> str:
+    """Returns the text in the content of a message: a text, or blocks of which some are texts."""
+    content = unwrapped(content)
+    if isinstance(content, str):
+        return content
+    if isinstance(content, (list, tuple)):
+        return "\n".join(filter(None, map(text_in, content)))
+    if isinstance(content, Mapping):
+        return next((text_in(content[name]) for name in BLOCKS if content.get(name)), "")
+    text = getattr(content, "text", None)
+    return text if isinstance(text, str) else ""
+
+
+def message_of(item: Any) -> Message | None:
+    """Returns the message that an item is: a framework's object, a mapping, or a pair of a role and a content."""
+    item = unwrapped(item)
+    if isinstance(item, Mapping):
+        role = item.get("role") or (item.get("type") if "content" in item else None)
+        if isinstance(role, str) and role not in ("text", "Document"):
+            return Message(role if role in ASSISTANT else role.lower(), text_in(item), item)
+    elif isinstance(item, (list, tuple)):
+        if len(item) == 2 and isinstance(item[0], str) and item[0] in _ROLES:
+            return Message(item[0], text_in(item[1]), item)
+    elif not isinstance(item, str) and item is not None:
+        role, content = getattr(item, "role", None), getattr(item, "content", None)
+        if role is None:  # LangChain's
+            role = getattr(item, "type", None) if hasattr(item, "content") else None
+        role = getattr(role, "value", role)
+        if isinstance(role, str):
+            if content is None:  # LlamaIndex's, of whose blocks none is a text; Haystack's
+                content = getattr(item, "texts", None) or [
+                    str(one.result) for one in getattr(item, "tool_call_results", None) or ()
+                ]
+            return Message(role, text_in(content), item)
+    return None
+
+
+def messages_in(value: Any, read: Read = as_it_is, depth: int = DEEPEST) -> list[Message]:
+    """Returns the messages in the input or the output of a model or an agent; an empty list where there are none."""
+    return list(_messages(value, read, depth))
+
+
+def _messages(value: Any, read: Read, depth: int) -> Iterator[Message]:
+    value = unwrapped(read(value))
+    if not depth or isinstance(value, str):
+        return
+    if (message := message_of(value)) is not None:
+        yield message
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _messages(item, read, depth - 1)
+    elif isinstance(value, Mapping):
+        for name in MESSAGES:
+            held = value.get(name)
+            if held is None or isinstance(held, str):
+                continue
+            if found := list(_messages(held, read, depth - 1)):
+                yield from found
+                return
+    elif (message := message_of(getattr(value, "message", None))) is not None:  # a reply around its message
+        yield message
+
+
+def question_in(value: Any, read: Read = as_it_is, depth: int = DEEPEST) -> str:
+    """Returns the question in the input of a pipeline, a retriever or a tool; '' where none is found.
+
+    It is a text, the last message of a user, what stands under the first of the usual names, there or one mapping
+    deeper, or the only text.
+    """
+    value = unwrapped(read(value))
+    if isinstance(value, str):
+        return value
+    if not depth or value is None:
+        return ""
+    if isinstance(asked := getattr(value, "query_str", None), str):
+        return asked
+    if (message := message_of(value)) is not None:
+        return message.text if message.role not in ASSISTANT else ""
+    if isinstance(value, (list, tuple)):
+        return _question_of_list(value, read, depth)
+    fields = fields_of(value)
+    for name in QUESTIONS:
+        if fields.get(name) and (question := question_in(fields[name], read, depth - 1)):
+            return question
+    inner = [one for one in fields.values() if isinstance(one, Mapping)]  # as of a pipeline's components
+    for name in QUESTIONS:
+        for one in inner:
+            if one.get(name) and (question := question_in(one[name], read, depth - 1)):
+                return question
+    return _only_text(fields, read)
+
+
+def _question_of_list(items: list[Any] | tuple[Any, ...], read: Read, depth: int) -> str:
+    if items and all(isinstance(item, str) for item in items):
+        return "; ".join(items) if len(items) > 1 else question_in(items[0], read, depth - 1)
+    if messages := messages_in(items, read, depth):
+        return next((one.text for one in reversed(messages) if one.role in USER), "")
+    return question_in(items[0], read, depth - 1) if len(items) == 1 else ""
+
+
+def _only_text(fields: Mapping[str, Any], read: Read = as_it_is) -> str:
+    texts = [read(value) for value in fields.values() if isinstance(value, str)]
+    return texts[0] if len(texts) == 1 and isinstance(texts[0], str) else ""
+
+
+def query_in(arguments: Mapping[str, Any], *, whole: bool = True) -> str:
+    """Returns the query that a retriever or a tool is asked: its argument of a usual name, or its only text; with
+    `whole` all of its arguments where there is none."""
+    for name in QUESTIONS:
+        value = arguments.get(name)
+        if name in CONVERSATIONS or not isinstance(value, (*_PLAIN, list, tuple)):
+            continue
+        if query := str(value) if isinstance(value, _PLAIN) else question_in(value):
+            return query
+    if (query := _only_text(arguments)) or not whole:
+        return query
+    if len(arguments) == 1:
+        return str(next(iter(arguments.values())))
+    return ", ".join(f"{name}: {value}" for name, value in arguments.items())
+
+
+def answer_in(value: Any, read: Read = as_it_is, *, whole: bool = False, depth: int = DEEPEST) -> Answer:
+    """Returns the answer in the output of a pipeline, an agent or a model.
+
+    It is a text, the last message of a model after the last one of a user, or what stands under the first of the usual
+    names. With `whole` an output without these is an answer, too: its only text, else its JSON.
+    """
+    value = unwrapped(read(value))
+    if isinstance(value, str):
+        return Answer(value or None)
+    if not depth or value is None or is_document(value):
+        return NOTHING
+    if (message := message_of(value)) is not None:
+        return Answer(message.text or None, bool(_calls_of(message.source)))
+    if isinstance(value, (list, tuple)):
+        return _answer_of_list(value, read, whole, depth)
+    fields = fields_of(value)
+    if (structured := fields.get(_STRUCTURED)) is not None:
+        named = (one for name in ANSWERS if isinstance(one := fields_of(structured).get(name), str) and one)
+        return Answer(next(named, None) or _json_of(structured))
+    for name in ANSWERS:
+        if not (held := fields.get(name)):
+            continue
+        if isinstance(held, list) and name in _SEVERAL:
+            held = held[_SEVERAL[name]]
+        answer = answer_in(held, read, whole=whole and name != "messages", depth=depth - 1)
+        if answer.text or answer.calls_tools:
+            return answer
+    if not whole:
+        return NOTHING
+    plain = [one for one in fields.values() if isinstance(one, _PLAIN)]
+    if len(plain) == 1 and isinstance(plain[0], str):
+        return Answer(plain[0])
+    return Answer(_json_of(value))
+
+
+def _json_of(value: object) -> str | None:
+    return answer_of(dict(fields_of(value)) or value)[0] or None
+
+
+def _answer_of_list(
+    items: list[Any] | tuple[Any, ...], read: Read, whole: bool, depth: int
+) -> Answer:  # fmt: skip
+    if items and is_document(items[0]):
+        return NOTHING
+    if messages := messages_in(items, read, depth):
+        for message in reversed(messages):
+            if message.role in ASSISTANT:
+                return Answer(message.text or None, bool(_calls_of(message.source)))
+            if message.role in USER:
+                break
+        return NOTHING
+    if len(items) == 1:
+        return answer_in(items[0], read, whole=whole, depth=depth - 1)
+    return Answer(answer_of(items)[0] or None) if whole else NOTHING
+
+
+def content_in(value: Any, read: Read = as_it_is) -> ModelContent:
+    """Returns what is in a model's input or reply: of messages their texts, their requests for tools and the results;
+    where there are no messages, all texts."""
+    content = ModelContent([], [], [])
+    _collect(value, read, content, DEEPEST)
+    return content
+
+
+def texts_in(value: Any, read: Read = as_it_is) -> list[str]:
+    """Returns the texts of a model's input or reply."""
+    return content_in(value, read).texts
+
+
+def _collect(value: Any, read: Read, content: ModelContent, depth: int) -> None:
+    value = unwrapped(read(value))
+    if isinstance(value, str):
+        content.texts.append(value)
+    elif not depth or value is None:
+        return
+    elif (message := message_of(value)) is not None:
+        content.texts.append(message.text)
+        content.calls.extend(_calls_of(message.source))
+        content.results.extend(_results_of(message.source))
+    elif isinstance(value, Mapping):
+        if messages := messages_in(value, read, depth):
+            for one in messages:
+                _collect(one.source, as_it_is, content, depth - 1)
+        elif text := text_in(value):
+            content.texts.append(text)
+        else:
+            for one in value.values():
+                _collect(one, read, content, depth - 1)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            _collect(one, read, content, depth - 1)
+    elif (held := getattr(value, "message", None)) is not None:
+        _collect(held, read, content, depth - 1)
+    elif isinstance(text := getattr(value, "text", None), str):
+        content.texts.append(text)
+
+
+def _part(item: Any, *names: str) -> Any:
+    """Returns the first of these parts of a mapping or an object that it has."""
+    for name in names:
+        value = item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
+        if value is not None:
+            return value
+    return None
+
+
+def _blocks_of(message: Any) -> list[Any]:
+    """Returns the blocks of a message's content."""
+    if isinstance(message, (list, tuple)):
+        return []
+    held = [_part(message, name) for name in ("content", "parts", "blocks")]
+    return [block for one in held if isinstance(one, (list, tuple)) for block in one]
+
+
+def _calls_of(message: Any) -> list[ToolCall]:
+    """Returns the requests for tools in a message, in the form of any framework or provider."""
+    if isinstance(message, (list, tuple)):
+        return []
+    more = _part(message, "additional_kwargs")
+    listed = _part(message, "tool_calls") or (_part(more, "tool_calls") if more else None)
+    kinds = ("tool_call", "tool_use", "function_call")
+    blocks = [one for one in _blocks_of(message) if _part(one, "type", "block_type") in kinds]
+    calls: dict[ToolCall, None] = {}
+    for one in [*(listed if isinstance(listed, (list, tuple)) else ()), *blocks]:
+        function = _part(one, "function")
+        given = _part(one if function is None else function, "args", "arguments", "tool_kwargs", "input")
+        calls[ToolCall(str(_part(one, "id", "tool_call_id", "call_id") or ""), _json(given))] = None
+    return list(calls)
+
+
+def _json(arguments: Any) -> str:
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return str(arguments)
+    return json.dumps(arguments, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _results_of(message: Any) -> list[str]:
+    """Returns the ids of the requests for tools whose results a message holds."""
+    if isinstance(message, (list, tuple)):
+        return []
+    more = _part(message, "additional_kwargs")
+    ids = [_part(message, "tool_call_id"), _part(more, "tool_call_id") if more else None]
+    ids += [_part(_part(one, "origin"), "id") for one in _part(message, "tool_call_results") or ()]
+    blocks = (
+        one for one in _blocks_of(message) if _part(one, "type") in ("tool_result", "tool_call_response")
+    )
+    ids += [_part(block, "tool_use_id", "id") for block in blocks]
+    return [str(one) for one in ids if one]
