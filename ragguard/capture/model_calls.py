@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -27,17 +26,11 @@ from typing import Any, TypeAlias
 
 from ragguard.capture.events import Delivered, StepEnded
 from ragguard.records import Decision, Passage
+from ragguard.text.words import running_words
 
 _HEAD_WORDS, _HEAD_LETTERS = 5, 15
 """The least words, and characters of words, at the beginning of a passage that show, without the rest, that it was
 cut."""
-_WORD = re.compile(r"[^\W_]+")
-_SPACELESS = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-)
-"""A character of a script without spaces between words (Thai, Lao, Burmese, Khmer, kana, Han): a word of its own."""
-_NOTATION = re.compile(r"\\[nrt]|&(?:#\d+|#x[0-9a-f]+|[a-z]+);", re.IGNORECASE)
-"""Line ends in string literals, and entities of HTML: notation, not words."""
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})", re.IGNORECASE)
 
 
@@ -48,7 +41,7 @@ class Sought:
         """Takes the passages, and their texts without what stands before them in there, which count as well."""
         self.passages = passages
         texts = [*((number, one.text) for number, one in enumerate(passages)), *enumerate(bodies)]
-        forms = [(number, text.strip(), normalized(text)) for number, text in texts]
+        forms = [(number, text.strip(), running_words(text)) for number, text in texts]
         self._forms = sorted((form for form in forms if form[2]), key=lambda form: -len(form[2]))
         with_words = {number for number, _, _ in self._forms}
         self._wordless = {number: one for number, one in enumerate(passages) if number not in with_words}
@@ -77,20 +70,14 @@ class Sought:
         return found | self._wordless, any(head and f" {head} " in left for head in heads)
 
 
-def words_of(text: str) -> str:
+def input_words(text: str) -> str:
     """Returns the words of a model's input or reply, without the notation of JSON."""
     if text.lstrip()[:1] in ("[", "{"):
         try:
-            return normalized("\n".join(_strings(json.loads(text))))
+            return running_words("\n".join(_strings(json.loads(text))))
         except (ValueError, RecursionError):
             pass
-    return normalized(_ESCAPED.sub(lambda found: chr(int(found[1], 16)), text))
-
-
-def normalized(text: str) -> str:
-    """Returns the words of a text, without case, set apart by single spaces."""
-    text = unicodedata.normalize("NFKC", _NOTATION.sub(" ", text)).casefold()
-    return " ".join(_WORD.findall(_SPACELESS.sub(r" \g<0> ", text)))
+    return running_words(_ESCAPED.sub(lambda found: chr(int(found[1], 16)), text))
 
 
 def _head(words: str) -> str:
@@ -260,7 +247,7 @@ class ModelCalls:
 
     def _counting(self, calls: Sequence[ModelCall]) -> list[ModelCall]:
         """Returns the calls that led to the answer, the last one first."""
-        answer = words_of(self.answer)
+        answer = input_words(self.answer)
         may_be = (one for one in reversed(calls) if one.reply is None or answer in self._reply(one))
         whole = next(may_be, None)
         answering = whole or calls[-1]
@@ -285,5 +272,5 @@ class ModelCalls:
     def _joined(self, texts: Sequence[str]) -> str:
         for text in texts:
             if text not in self._words:
-                self._words[text] = words_of(text)
+                self._words[text] = input_words(text)
         return " ".join(filter(None, (self._words[text] for text in texts)))

@@ -38,7 +38,7 @@ class ToolCall(NamedTuple):
     """The arguments as JSON."""
 
 
-class Message(NamedTuple):
+class ChatMessage(NamedTuple):
     """A message of a conversation."""
 
     role: str
@@ -56,7 +56,7 @@ class Answer(NamedTuple):
 
 
 class ModelContent(NamedTuple):
-    """What a model is given, or replies."""
+    """The content of a model's input, or of its reply."""
 
     texts: list[str]
     calls: list[ToolCall]
@@ -109,16 +109,16 @@ def text_in(content: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-def message_of(item: Any) -> Message | None:
+def message_of(item: Any) -> ChatMessage | None:
     """Returns the message that an item is: a framework's object, a mapping, or a pair of a role and a content."""
     item = unwrapped(item)
     if isinstance(item, Mapping):
         role = item.get("role") or (item.get("type") if "content" in item else None)
         if isinstance(role, str) and role not in ("text", "Document"):
-            return Message(role if role in ASSISTANT else role.lower(), text_in(item), item)
+            return ChatMessage(role if role in ASSISTANT else role.lower(), text_in(item), item)
     elif isinstance(item, (list, tuple)):
         if len(item) == 2 and isinstance(item[0], str) and item[0] in _ROLES:
-            return Message(item[0], text_in(item[1]), item)
+            return ChatMessage(item[0], text_in(item[1]), item)
     elif not isinstance(item, str) and item is not None:
         role, content = getattr(item, "role", None), getattr(item, "content", None)
         if role is None:  # LangChain's
@@ -129,16 +129,16 @@ def message_of(item: Any) -> Message | None:
                 content = getattr(item, "texts", None) or [
                     str(one.result) for one in getattr(item, "tool_call_results", None) or ()
                 ]
-            return Message(role, text_in(content), item)
+            return ChatMessage(role, text_in(content), item)
     return None
 
 
-def messages_in(value: Any, read: Read = as_it_is, depth: int = DEEPEST) -> list[Message]:
+def messages_in(value: Any, read: Read = as_it_is, depth: int = DEEPEST) -> list[ChatMessage]:
     """Returns the messages in the input or the output of a model or an agent; an empty list where there are none."""
     return list(_messages(value, read, depth))
 
 
-def _messages(value: Any, read: Read, depth: int) -> Iterator[Message]:
+def _messages(value: Any, read: Read, depth: int) -> Iterator[ChatMessage]:
     value = unwrapped(read(value))
     if not depth or isinstance(value, str):
         return
@@ -310,7 +310,7 @@ def _collect(value: Any, read: Read, content: ModelContent, depth: int) -> None:
             _collect(one, read, content, depth - 1)
     elif (held := getattr(value, "message", None)) is not None:
         _collect(held, read, content, depth - 1)
-    elif isinstance(text := getattr(value, "text", None), str):
+    elif text := text_in(value):
         content.texts.append(text)
 
 

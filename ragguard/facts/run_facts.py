@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ragguard.facts.steps import numbered, view_step
 from ragguard.records import Run, Score
 from ragguard.text.language import normalise
+from ragguard.text.words import DASHES, POSSESSIVE, figure_words
 
 LONGEST = 8
 """The most words of a text that is looked for: a longer one is put otherwise in a passage."""
@@ -24,19 +25,7 @@ _NO_CONTENT = frozenset(("yes", "no", "true", "false", "none"))
 _MARKS = ".,;:!?\"'“”‘’()[]"
 _ENDS = ",.;:!?"
 """The marks behind which no name goes on."""
-_DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
-_THOUSANDS = re.compile(r"(?<=\d)[,'’\u00a0\u2009\u202f](?=\d{3}(?!\d))")
-"""A mark that parts thousands; an ordinary space may part two figures."""
-_POSSESSIVE = re.compile(r"(?<=\w)['’]s(?!\w)")
-_FIGURE = re.compile(rf"(?:(?<![\w%])[{_DASHES}])?\d+(?:[.,:/]\d+)*|[%$—]")
-"""A figure with the marks inside it and the minus before it, or a sign that is no part of a word."""
-_SPELLED = str.maketrans(
-    {".": "point", ",": "point", ":": "colon", "/": "slash", "%": "percent", "$": "dollar"}
-    | dict.fromkeys(_DASHES, "minus")
-    | {"—": ""}
-)
-"""The letters, which `normalise` keeps, in place of the marks of a figure."""
-_BEGINS_FIGURE = re.compile(rf"[{_DASHES}+±~≈]?[$€£¥]?\d")
+_BEGINS_FIGURE = re.compile(rf"[{DASHES}+±~≈]?[$€£¥]?\d")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -44,18 +33,9 @@ class Phrase(NamedTuple):
     """A short text that is looked for in passages."""
 
     words: str
-    """The text in the form of `words_of`, with spaces around it unless its script may not set words apart."""
+    """The text in the form of `figure_words`, with spaces around it unless its script may not set words apart."""
     rarest: str
     """Characters that a passage with the phrase has, punctuation left out: digits, or else the longest word."""
-
-
-def words_of(text: str) -> str:
-    """Returns a text in the form in which phrases are looked for: `normalise`, but figures keep their marks.
-
-    "2.4" is not "24", nor "-5" the same as "5"; "1,200" is "1200", and "15%" is "15 percent".
-    """
-    plain = _THOUSANDS.sub("", _POSSESSIVE.sub("", text))
-    return normalise(_FIGURE.sub(lambda figure: f" {figure[0].translate(_SPELLED)} ", plain))
 
 
 def findable(texts: Iterable[str]) -> list[Phrase]:
@@ -65,8 +45,8 @@ def findable(texts: Iterable[str]) -> list[Phrase]:
         plain = normalise(text)
         if not 1 <= len(plain.split()) <= LONGEST or plain in _NO_CONTENT or not any(map(str.isalnum, plain)):
             continue
-        words = words_of(text)
-        bare = normalise(_POSSESSIVE.sub("", text))
+        words = figure_words(text)
+        bare = normalise(POSSESSIVE.sub("", text))
         # Letters of a script without capitals, such as Han or Thai.
         spaceless = any(unicodedata.category(char) == "Lo" for char in words)
         rarest = max(re.findall(r"\d+", bare) or bare.split(), key=len)
@@ -81,7 +61,7 @@ def mentions(text: str, phrases: Sequence[Phrase]) -> bool:
         phrases = [phrase for phrase in phrases if phrase.rarest in plain]
     if not phrases:
         return False
-    words = f" {words_of(text)} "
+    words = f" {figure_words(text)} "
     return any(phrase.words in words for phrase in phrases)
 
 

@@ -160,8 +160,10 @@ def test_long_conversation_is_compared_once_a_message(recorder, captured, monkey
     from ragguard.capture import model_calls
 
     taken_apart = []
-    whole = model_calls.normalized
-    monkeypatch.setattr(model_calls, "normalized", lambda text: taken_apart.append(len(text)) or whole(text))
+    whole = model_calls.running_words
+    monkeypatch.setattr(
+        model_calls, "running_words", lambda text: taken_apart.append(len(text)) or whole(text)
+    )
     messages = [f"{'word ' * 99}{number}" for number in range(200)]
     retrieve(recorder, *[f"{OSLO} {number}" * 20 for number in range(5)])
     for call in range(30):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragguard.capture.model_calls import Sought, words_of
+from ragguard.capture.model_calls import Sought, input_words
 from ragguard.records import Passage
 
 OSLO = "Fjord is a shipping firm that is based in Oslo; it was founded by Ada Berg in 1922."
@@ -21,7 +21,7 @@ FOUND = [Passage(OSLO, "a", 0.9), Passage(BERGEN, "b", 0.8), Passage(MOLDE, "c",
 
 def delivered(found, output, bodies=()):
     """The passages in the output; None where one is cut."""
-    there, is_cut = Sought(found, bodies).standing(words_of(output))
+    there, is_cut = Sought(found, bodies).standing(input_words(output))
     assert all(found[number].id == passage.id for number, passage in there.items())
     return None if is_cut else [*there.values()]
 
