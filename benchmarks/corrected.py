@@ -36,6 +36,7 @@ from ragguard import connect
 from ragguard.engines.prompts import load_prompts
 from ragguard.lab.labels.items import LabelItem, in_order_of_worth
 from ragguard.metrics.agreement import auc
+from ragguard.metrics.distraction import GAMMA, utility_parts
 from ragguard.metrics.prediction_powered import CorrectedMean, corrected_mean
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.scorers.exam.examination import exam_cases
@@ -108,7 +109,8 @@ def leaning(p: Any, scale: float, judge: int) -> Any:
 def columns(p: Any, abstains: Any) -> dict[str, Any]:
     """Returns what each passage contributes to each mean, by a judge of these probabilities."""
     u = (2 * p - 1) * (1 - abstains)
-    return {"p_relevant": p, "utility": u, "udcg": np.where(u > 0, u, u / 3)}
+    gain, harm = utility_parts(p, abstains)
+    return {"p_relevant": p, "utility": u, "udcg": gain + GAMMA * harm}
 
 
 def interval(
@@ -223,7 +225,7 @@ def rows_of(
     for labels in LABELS:
         by_judge = []
         for judge, p in judges:
-            hard = {**columns((p >= 0.5).astype(float), pool.abstains), "p_relevant": p}
+            judged = columns(p, pool.abstains)
             every = [
                 LabelItem(
                     ("relevance", *place), "", "", float(p[row]), "judge", reads=1 - float(pool.abstains[row])
@@ -231,7 +233,7 @@ def rows_of(
                 for row, place in enumerate(places)
             ]
             seeds = [(draw, judge) for draw in range(number_of_draws)]
-            by_judge.append(list(draws(every, hard, right, whole, labels, seeds)))
+            by_judge.append(list(draws(every, judged, right, whole, labels, seeds)))
         row = {"auc": strength, "labels": labels} | summary(by_judge, list(whole))
         print(row, flush=True)
         yield row

@@ -27,6 +27,7 @@ from ragguard.engines.entailer import Entailer
 from ragguard.engines.layers.budget import Account, Limits
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
+from ragguard.metrics.distraction import Relevance
 from ragguard.records import Failure, Passage, Run, Score, ScoredRun
 from ragguard.runtime.arguments import whole_number
 from ragguard.runtime.threads import in_daemon_thread
@@ -116,6 +117,8 @@ class RagGuard:
         caps: The most that is judged of one run. None: `Caps()`.
         language: The language of answers, a `ragguard.metrics.Language`: its articles, and the phrases by which an
             answer says that it is none. English ships.
+        relevance: The form in which relevance counts in utility, UDCG and advice: `probability`, the number that the
+            judge gives, or `binary`, yes or no at 0.5, as in the paper.
         concurrency: How many runs are scored at once in the background, 1 or more.
         retention: How long a run is kept after its end, in seconds or as a timedelta. Older runs are removed for
             good with their texts and scores, scored or not. None: for ever.
@@ -152,6 +155,7 @@ class RagGuard:
         capture_content: bool | None = None,
         caps: Caps | None = None,
         language: Language = ENGLISH,
+        relevance: Relevance = "probability",
         concurrency: int = 8,
         retention: timedelta | float | None = None,
         max_open_runs: int = 4096,
@@ -160,7 +164,7 @@ class RagGuard:
     ) -> None:
         scoring = ScoringSettings(
             engine=engine, judge=judge, entailer=entailer, scorers=scorers, prompts=prompts, caps=caps,
-            language=language, budget=Account.of(budget),  # one account, also for forked processes
+            language=language, relevance=relevance, budget=Account.of(budget),  # one account, also for forked processes
         )  # fmt: skip
         self._services = in_each_process(
             Configuration(

@@ -63,7 +63,7 @@ async def annotate(
     `rivals`: eRAG and the answer's probability as well.
     """
     whole = [pool.context(range(len(pool.passages)), "all") for pool in pools]
-    scored = await score_contexts(whole, engine, judge=judge, progress=progress)
+    scored = await score_contexts(whole, engine, judge=judge, relevance="binary", progress=progress)
     by_hop = await _by_hop(pools, scored, engine, judge, progress)
     nothing = [np.full(len(pool.passages), np.nan) for pool in pools]
     erag = await _erag(whole, engine, progress) if rivals else nothing
@@ -119,7 +119,8 @@ async def _by_hop(
         if pool.case.hops > 1
         for hop, found in enumerate(pool.found_by)
     ]  # fmt: skip
-    judged = await score_contexts([context for *_, context in asked], engine, judge=judge, progress=progress)
+    contexts = [context for *_, context in asked]
+    judged = await score_contexts(contexts, engine, judge=judge, relevance="binary", progress=progress)
     parts = [(at, hop, places, one) for (at, hop, places, _), one in zip(asked, judged, strict=True)]
     parts += [
         (at, 0, list(range(len(pools[at].passages))), one)

@@ -24,13 +24,15 @@ from ragguard.lab.validation.contexts import (
     OUTCOMES,
     Context,
     Progress,
+    Scored,
     rank_measures,
     score_contexts,
     silent,
 )
 from ragguard.metrics import correlate
-from ragguard.metrics.agreement import auc, cohen_kappa
+from ragguard.metrics.agreement import auc, cohen_kappa, paired_bootstrap
 from ragguard.metrics.arrays import Booleans, Floats, Integers
+from ragguard.metrics.distraction import Relevance, udcg_of_parts, utility_parts
 from ragguard.records import Decision
 from ragguard.world import Case
 from studies.hard_world import DEGREES, hard_cases
@@ -166,7 +168,12 @@ async def metrics(
             [float((value or 0) >= 0.5) for value in one.of_passages("p_relevant")] for one in scored
         ]
         judged = rank_measures(relevance)
-        add_row(judge_name, "udcg", np.array([one.values.get("udcg", np.nan) for one in scored]))
+        expected, binary = _udcg(scored, "probability"), _udcg(scored, "binary")
+        add_row(judge_name, "udcg", expected)
+        add_row(judge_name, "udcg, binary relevance", binary)
+        gap = paired_bootstrap(expected, binary, groups, outcome, flat=0.0)
+        name = "udcg less udcg, binary relevance"
+        rows.append((judge_name, name, gap.value, gap.low, gap.high, gap.counted, gap.skipped))
         add_row(judge_name, "ndcg_at_k, judged", judged["ndcg_at_k"])
         add_row(judge_name, "precision, judged", judged["precision"])
         add_row(judge_name, "harm (negative)", -np.array([one.values.get("harm", np.nan) for one in scored]))
@@ -174,7 +181,8 @@ async def metrics(
     notes = (
         f"{len(contexts)} contexts of {SIZE} passages of the harder world, half of them with an answer. The mean of "
         "the questions' own correlations and its 95 % interval over questions. The reader is the same throughout: "
-        "p(abstain) has no noise.",
+        ""
+        "p(abstain) has no noise. UDCG takes relevance as the judge's probability, or as yes or no (binary).",
     )
     return Table(
         "judges-metrics",
@@ -260,6 +268,15 @@ async def covered(judges: Judges, reports: int, reader: Engine, seed: int, progr
     return Table(
         "judges-coverage", "What contexts cover, by judge", columns, tuple(rows), source="", notes=notes
     )
+
+
+def _udcg(scored: Sequence[Scored], relevance: Relevance) -> Floats:
+    """Returns UDCG of contexts in one form of relevance, from the same answers."""
+    judged = np.array(
+        [[one.of_passages(name) for name in ("p_relevant", "p_abstain")] for one in scored], float
+    )
+    gain, harm = utility_parts(judged[:, 0], judged[:, 1], relevance)
+    return np.asarray(udcg_of_parts(gain, harm))
 
 
 def _kappa(first: Booleans, second: Booleans, rows: Integers) -> float:

@@ -9,27 +9,21 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ragguard.advice.calibration import AdviceCalibration
-from ragguard.engines.prompts import PromptSet
 from ragguard.errors import RagguardError, shown_apart
 from ragguard.facts.steps import StepView, numbered
 from ragguard.records import Advice, AdviceAction
 from ragguard.scorers.answers import verdict_of
-from ragguard.scorers.contested import SURE, Conflict, Contested, find_conflicts
+from ragguard.scorers.contested import Conflict, Contested, find_conflicts, is_sure
 from ragguard.scorers.contexts import window
 from ragguard.scorers.coverage import Ratings, find_sub_questions
 from ragguard.scorers.estimates import Meanings
-from ragguard.scorers.probes import (
-    abstention,
-    belief,
-    read_abstention,
-    read_relevance,
-    relevance,
-)
+from ragguard.scorers.passages import Judgement, judge_passages
+from ragguard.scorers.probes import Reading, belief
 from ragguard.scorers.question import Ask, SampleQuestion, answered
-from ragguard.scorers.view import View
+from ragguard.scorers.view import Setting, View
 
 THRESHOLD = 0.5
 """The sufficiency from which the action is `answer` where nothing was calibrated."""
@@ -90,16 +84,20 @@ class Evidence:
 
 
 @dataclass(slots=True)
-class _WeighedPassage:
+class _ReadPassage:
     """A passage that the model read, with what is found about it."""
 
     turn: int
     """The number of the turn that brought it, from 1."""
     query: str
     text: str
-    relevant: bool = False
-    """True where it is relevant to the query that brought it."""
-    utility: float | None = None
+    judgement: Judgement = Judgement()  # noqa: RUF009 - frozen
+    """The models' judgement for the query that brought the passage."""
+
+    @property
+    def relevant(self) -> bool:
+        """True if it is known to be relevant."""
+        return isinstance(self.judgement.relevance, Reading) and self.judgement.is_relevant
 
 
 async def find_evidence(contested: Contested, view: View, ask: Ask) -> Evidence:
@@ -108,31 +106,34 @@ async def find_evidence(contested: Contested, view: View, ask: Ask) -> Evidence:
     asked about alone: they may mislead."""
     setting, turns = view.setting, _turns(view)
     read = [
-        _WeighedPassage(turn, view.query_of(step), step.all[at].text)
+        _ReadPassage(turn, view.query_of(step), step.all[at].text)
         for turn, steps in enumerate(turns, 1)
         for step in steps
         for at in step.got
         if at in step.judged
     ]
-    asked, errors = await asyncio.gather(
-        find_sub_questions(view, ask), _find_relevant(read, setting.judge_prompts, ask)
-    )
+    asked, errors = await asyncio.gather(find_sub_questions(view, ask), _find_relevant(read, setting, ask))
     sub_questions = asked[: setting.caps.sub_questions]
     relevant = [one for one in read if one.relevant]
     last = [one for one in read if one.turn == len(turns)]
     weighed = relevant if any(one.relevant for one in last) else [*relevant, *last]
     ratings = Ratings(sub_questions)
     learning = ratings.learn([one.text for one in relevant], setting.judge_prompts, ask)
-    abstentions = [
-        abstention(setting.prompts, view.run.question, *window(view)(view.steps).passages),
-        *(abstention(setting.prompts, one.query, one.text) for one in weighed),
+    asked_about = [
+        (view.run.question, *window(view)(view.steps).passages),
+        *((one.query, one.text) for one in weighed),
     ]
-    (whole, *answers), _ = await asyncio.gather(ask(abstentions), learning)
-    errors += _errors_of([cell for row in ratings.rows.values() for cell in row]) + _errors_of(answers)
-    for one, answer in zip(weighed, answers, strict=True):
-        if not isinstance(answer, RagguardError):
-            one.utility = (1 if one.relevant else -1) * (1 - read_abstention(answer).value)
-    sure = dict.fromkeys(one.text for one in weighed if (one.utility or 0) >= SURE)
+    (whole, *judged), _ = await asyncio.gather(
+        judge_passages(asked_about, ask, setting.prompts, setting.judge_prompts, probes=["abstention"]),
+        learning,
+    )
+    errors += _errors_of([cell for row in ratings.rows.values() for cell in row])
+    errors += _errors_of([judgement.abstention for judgement in judged])
+    for one, judgement in zip(weighed, judged, strict=True):
+        one.judgement = replace(one.judgement, abstention=judgement.abstention)
+    readable = [one for one in relevant if isinstance(one.judgement.abstention, Reading)]
+    sure = dict.fromkeys(one.text for one in readable if is_sure(one.judgement))
+    utilities = {id(one): one.judgement.utility(setting.relevance) for one in weighed}
     conflicts = await find_conflicts(contested, view, ratings, ask, sure)
     by_turn: list[set[int]] = [set() for _ in turns]
     for one in relevant:
@@ -151,27 +152,21 @@ async def find_evidence(contested: Contested, view: View, ask: Ask) -> Evidence:
         len(turns),
         tuple(conflicts),
         redundancy=len(by_turn[-1] & before) / len(by_turn[-1]) if by_turn[-1] else None,
-        p_answer=1 - read_abstention(answered(whole)).value,
-        utilities=tuple(one.utility for one in last if one.utility is not None),
+        p_answer=whole.p_answers,
+        utilities=tuple(u for one in last if (u := utilities.get(id(one))) is not None),
         turns_without_help=len(turns)
-        - max((one.turn for one in weighed if (one.utility or 0) >= HELPS), default=0),
+        - max((one.turn for one in weighed if (utilities[id(one)] or 0) >= HELPS), default=0),
         unjudged=tuple(unjudged),
     )
 
 
-async def _find_relevant(
-    read: Sequence[_WeighedPassage], prompts: PromptSet, ask: Ask
-) -> list[RagguardError]:
+async def _find_relevant(read: Sequence[_ReadPassage], setting: Setting, ask: Ask) -> list[RagguardError]:
     """Asks which passages are relevant to the queries that brought them; returns why single ones are not judged."""
-    questions = [relevance(prompts, one.query, one.text) for one in read]
-    judged: list[object] = []
-    for one, question, answer in zip(read, questions, await ask(questions), strict=True):
-        try:
-            one.relevant = read_relevance(question, answered(answer)).value >= 0.5
-            judged.append(one)
-        except RagguardError as error:
-            judged.append(error)
-    return _errors_of(judged)
+    asked = [(one.query, one.text) for one in read]
+    judged = await judge_passages(asked, ask, setting.prompts, setting.judge_prompts, probes=["relevance"])
+    for one, judgement in zip(read, judged, strict=True):
+        one.judgement = judgement
+    return _errors_of([judgement.relevance for judgement in judged])
 
 
 def _errors_of(judgements: Sequence[object]) -> list[RagguardError]:

@@ -16,6 +16,7 @@ from ragguard.cli.terminal import (
     JudgeAddress,
     LabelFile,
     PromptSetName,
+    RelevanceForm,
     refuse_together,
     say,
     work_status,
@@ -28,8 +29,9 @@ from ragguard.guard.calibration import Calibration, Order, examples_of
 from ragguard.lab.labels.label_file import read_label_file, with_labels
 from ragguard.lab.validation.dataset import read_dataset
 from ragguard.lab.validation.udcg_fit import fit_udcg
+from ragguard.metrics.distraction import RELEVANCES, Relevance
 from ragguard.records import Run
-from ragguard.runtime.arguments import check_output, share
+from ragguard.runtime.arguments import check_output, one_of, share
 
 
 def run(
@@ -50,6 +52,7 @@ def run(
             help="What the guard's threshold is on: help (judge and reader together), or utility (the paper's)."
         ),
     ] = "help",
+    relevance: RelevanceForm = "probability",
     min_keep: Annotated[int, typer.Option(min=0, help="The guard never keeps fewer.")] = 1,
     what: Annotated[
         str,
@@ -74,13 +77,15 @@ def run(
     """
     if what not in ("guard", "advice", "udcg"):
         raise InvalidInput("--for", what, "guard, advice or udcg")
+    one_of("--relevance", relevance, RELEVANCES)
+    form = cast("Relevance", relevance)
     if what != "guard" and (min_keep, order) != (1, "help"):
         raise InvalidInput("--for", what, "no option of the guard beside it: --order, --min-keep")
     check_output("--out", out)
     if what == "udcg":
         for option in (("--prompts", prompts), ("--labels", labels), ("--max-loss", max_loss)):
             refuse_together(option, ("--for udcg", True))
-        say(asyncio.run(_fit_udcg(files, engine, judge, out)))
+        say(asyncio.run(_fit_udcg(files, engine, judge, out, form)))
         return
     if max_loss is not None:
         share("--max-loss", max_loss)
@@ -94,7 +99,7 @@ def run(
         advice.save(out)
         say(_advice_sentence(advice, out))
     else:
-        guard = DistractorGuard(engine, min_keep=min_keep, judge=judge, prompts=prompts)
+        guard = DistractorGuard(engine, min_keep=min_keep, judge=judge, prompts=prompts, relevance=form)
         steps = [step for run in runs for step in run.steps]
         examples = examples_of(steps)
         if steps and not examples:
@@ -111,12 +116,14 @@ def run(
         raise typer.Exit(1)
 
 
-async def _fit_udcg(files: Sequence[str], engine: str, judge: str | None, out: Path) -> str:
+async def _fit_udcg(
+    files: Sequence[str], engine: str, judge: str | None, out: Path, relevance: Relevance
+) -> str:
     """Fits UDCG on the runs of the files, saves the fit, and returns what it is worth in words."""
     remarks: list[str] = []
     contexts = [one for file in files for one in read_dataset(file, remarks=remarks)]
     with work_status() as tell:
-        scored = await scored_by_engine(contexts, files[0], engine, judge, (), tell, remarks)
+        scored = await scored_by_engine(contexts, files[0], engine, judge, (), tell, remarks, relevance)
     found = fit_udcg(scored, engine, judge or engine)
     found.save(out)
     theta = found.utility["theta"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -21,6 +21,7 @@ from ragguard.cli.terminal import (
     EngineAddress,
     JudgeAddress,
     PromptSetName,
+    RelevanceForm,
     ScorerNames,
     names_of,
     reason_lines,
@@ -31,6 +32,7 @@ from ragguard.client import RagGuard
 from ragguard.engines.connect import connect_judge
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineError, EngineTimeout, InvalidInput, LowLabelMass, StoreError
+from ragguard.metrics.distraction import Relevance
 from ragguard.records import ScoredRun, Usage
 from ragguard.runtime.arguments import check_output
 from ragguard.runtime.faults import without_times
@@ -66,6 +68,7 @@ def run(
     judge: JudgeAddress = None,
     scorers: ScorerNames = None,
     prompts: PromptSetName = None,
+    relevance: RelevanceForm = "probability",
     references: Annotated[
         Path | None,
         typer.Option(
@@ -146,7 +149,12 @@ def run(
         executor = executor_of(on, gpus)
         arguments = read_engine_args(engine_args)
         scoring = ScoringSettings(
-            engine=engine, judge=judge, scorers=names, prompts=prompts, engine_args=arguments
+            engine=engine,
+            judge=judge,
+            scorers=names,
+            prompts=prompts,
+            relevance=cast("Relevance", relevance),
+            engine_args=arguments,
         )
         job = PartJob(scoring=scoring, out=out, references=right_answers, concurrency=concurrency)
         if not dry_run:
@@ -156,7 +164,7 @@ def run(
     store = store or _STORE
     options: dict[str, Any] = {
         "judge": judge, "prompts": prompts, "budget": None if max_tokens is None else {"tokens": max_tokens},
-        "scorers": names, "concurrency": concurrency, "exit_timeout": 0.0,
+        "scorers": names, "relevance": relevance, "concurrency": concurrency, "exit_timeout": 0.0,
     }  # fmt: skip
     source = RunSource(files, right_answers, since)
     options["sinks"] = _written_back(files) if write_back else ()

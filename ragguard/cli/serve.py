@@ -5,14 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
-from ragguard.cli.terminal import EngineAddress, JudgeAddress, PromptSetName, ScorerNames, names_of, say
+from ragguard.cli.terminal import (
+    EngineAddress,
+    JudgeAddress,
+    PromptSetName,
+    RelevanceForm,
+    ScorerNames,
+    names_of,
+    say,
+)
 from ragguard.client import RagGuard
 from ragguard.errors import InvalidInput, MissingDependency, StoreError
 from ragguard.guard import DistractorGuard
+from ragguard.metrics.distraction import Relevance
 from ragguard.traces.spool import Spool
 
 TOKEN = "RAGGUARD_TOKEN"
@@ -40,6 +49,7 @@ def run(
     quiet: Annotated[
         float, typer.Option(min=0, help="Seconds without a span after which any trace is complete.")
     ] = 60.0,
+    relevance: RelevanceForm = "probability",
     threshold: Annotated[
         float, typer.Option(help="For /v1/prune: passages with less utility are dropped.")
     ] = -0.2,
@@ -70,11 +80,14 @@ def run(
         raise MissingDependency(error.name or "more", "ragguard serve", "serve") from error
 
     names = () if scorers == "none" else names_of(scorers)
-    rg = RagGuard(engine, judge=judge, scorers=names, prompts=prompts, store=store, exit_timeout=0.0)
+    form = cast("Relevance", relevance)
+    rg = RagGuard(
+        engine, judge=judge, scorers=names, prompts=prompts, relevance=form, store=store, exit_timeout=0.0
+    )
     service = Endpoints(
         rg,
         Ingest(rg, Spool(f"{store}-spans"), settle=settle, quiet=quiet, live=names != ()),
-        DistractorGuard(rg.engine, threshold, budget_ms, judge=judge, prompts=prompts),
+        DistractorGuard(rg.engine, threshold, budget_ms, judge=judge, prompts=prompts, relevance=form),
         InfoGain(rg.engine, judge),
     )
     config = uvicorn.Config(

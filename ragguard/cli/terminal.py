@@ -178,6 +178,13 @@ ScorerNames: TypeAlias = Annotated[
         show_default="belief,utility,coverage, or for smol likelihood",
     ),
 ]
+RelevanceForm: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--relevance",
+        help="How relevance counts in utility: as a probability, or binary (the paper's).",
+    ),
+]
 LabelFile: TypeAlias = Annotated[
     Path | None,
     typer.Option("--labels", help="A file of people's labels, as `ragguard label` writes it."),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -17,6 +17,7 @@ from ragguard.cli.terminal import (
     ENGINES,
     JudgeAddress,
     LabelFile,
+    RelevanceForm,
     names_of,
     refuse_together,
     say,
@@ -33,7 +34,8 @@ from ragguard.lab.validation.correlations import measured
 from ragguard.lab.validation.correlations import tables as correlation_tables
 from ragguard.lab.validation.dataset import read_dataset
 from ragguard.lab.validation.entailers import compare_entailers, entailer_of, read_pairs
-from ragguard.runtime.arguments import check_output
+from ragguard.metrics.distraction import RELEVANCES, Relevance
+from ragguard.runtime.arguments import check_output, one_of
 from ragguard.storage.source import open_source
 
 
@@ -53,6 +55,7 @@ def run(
     scorers: Annotated[
         str | None, typer.Option(help="Some of utility, belief, coverage, grades; utility alone unless said.")
     ] = None,
+    relevance: RelevanceForm = "probability",
     metric: Annotated[
         str | None,
         typer.Option(help="The metric that is compared with each of the others. Default: the best one."),
@@ -79,7 +82,8 @@ def run(
     for other in others.items():
         refuse_together(("--labels", labels), ("--entailers", entailers), other)
     refuse_together(("--metric", metric), ("several --engine", len(engines) > 1))
-    remarks: list[str] = []
+    one_of("--relevance", relevance, RELEVANCES)
+    form, remarks = cast("Relevance", relevance), list[str]()
     with work_status() as tell:
         if labels is not None:
             judged = open_source(data).scored_runs()
@@ -89,11 +93,11 @@ def run(
         else:
             contexts, chosen = read_dataset(data, k, remarks=remarks), names_of(scorers) or ()
             if len(engines) > 1:
-                found = asyncio.run(_readers(contexts, engines, judge, chosen, tell))
+                found = asyncio.run(_readers(contexts, engines, judge, chosen, tell, form))
             else:
                 scored = [Scored(one, rank_values(one)) for one in contexts]
                 if engines:
-                    work = scored_by_engine(contexts, data, engines[0], judge, chosen, tell, remarks)
+                    work = scored_by_engine(contexts, data, engines[0], judge, chosen, tell, remarks, form)
                     scored = asyncio.run(work)
                 elif chosen or judge is not None:
                     raise InvalidInput("engine", None, "--engine, for --scorers and --judge")
@@ -116,19 +120,21 @@ async def _entailers(data: str, addresses: Iterable[str]) -> list[Table]:
 
 async def _readers(
     contexts: Sequence[Context], addresses: Sequence[str], judge: str | None, scorers: Sequence[str],
-    tell: Progress,
+    tell: Progress, relevance: Relevance,
 ) -> list[Table]:  # fmt: skip
     async with AsyncExitStack() as stack:
         wanted = dict.fromkeys([*addresses, *filter(None, [judge])])
         opened = {one: await stack.enter_async_context(aclosing(connect(one))) for one in wanted}
         readers = {one: opened[one] for one in addresses}
         judged_by = opened[judge] if judge else None
-        return await compare_readers(contexts, readers, judge=judged_by, scorers=scorers, progress=tell)
+        return await compare_readers(
+            contexts, readers, judge=judged_by, scorers=scorers, relevance=relevance, progress=tell
+        )
 
 
 async def scored_by_engine(
     contexts: list[Context], path: str, engine: str, judge: str | None, scorers: Sequence[str], tell: Progress,
-    remarks: list[str],
+    remarks: list[str], relevance: Relevance = "probability",
 ) -> list[Scored]:  # fmt: skip
     """Returns the contexts that have texts with their scores, and with outcomes from the engine where they had none.
 
@@ -144,7 +150,9 @@ async def scored_by_engine(
         )
     async with aclosing(connect(engine)) as reader, AsyncExitStack() as stack:
         judged_by = reader if judge is None else await stack.enter_async_context(aclosing(connect(judge)))
-        scored = await answered_and_scored(readable, reader, judged_by, scorers, progress=tell)
+        scored = await answered_and_scored(
+            readable, reader, judged_by, scorers, relevance=relevance, progress=tell
+        )
     if failed := [failure for one in scored for failure in one.failures]:
         say(f"{len(failed)} scores are missing, of them: {failed[0].scorer}: {failed[0].message}", error=True)
     return scored

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThreshold
 from ragguard.metrics.conformal import keeps_bound, least_examples
+from ragguard.metrics.distraction import Relevance
 from ragguard.records import Passage, RetrievalStep
 from ragguard.runtime.arguments import one_of
 from ragguard.scorers.grades import RELEVANT
@@ -68,6 +69,8 @@ class Calibration:
     """The mean number of passages of an example that the threshold keeps. Where that is `min_keep`, the bound had no
     effect: the best passages of each example held all the gold, and all others could be dropped."""
     order: Order = "help"
+    relevance: Relevance = "probability"
+    """The form of relevance in the utilities."""
 
     @property
     def policy(self) -> Policy:
@@ -118,7 +121,7 @@ def check_promise(examples: int, max_gold_loss: float, order: str = "help") -> N
 
 def calibrated(
     judged: Sequence[Sequence[Judged]], gold: Sequence[Sequence[bool]], max_gold_loss: float, min_keep: int,
-    order: Order = "help", *, skipped: int, engine: str, judge: str, prompts: str,
+    order: Order = "help", relevance: Relevance = "probability", *, skipped: int, engine: str, judge: str, prompts: str,
 ) -> Calibration:  # fmt: skip
     """Returns the calibration that the judged passages of labelled examples give; refuses examples without a passage
     that may be dropped."""
@@ -133,7 +136,7 @@ def calibrated(
     return Calibration(
         threshold, max_gold_loss, len(values), skipped=skipped, gold_loss=loss, distractors_dropped=dropped,
         min_keep=min_keep, engine=engine, judge=judge, prompts=prompts,
-        passages_kept=mean_kept(values, threshold, min_keep), order=order,
+        passages_kept=mean_kept(values, threshold, min_keep), order=order, relevance=relevance,
     )  # fmt: skip
 
 

@@ -29,8 +29,16 @@ from ragguard.guard.calibration import Calibration, Example, Order, calibrated, 
 from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome
 from ragguard.guard.judge import GuardCall, PassageJudge
 from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThreshold, choose
+from ragguard.metrics.distraction import RELEVANCES, Relevance
 from ragguard.records import Decision, Dropped, Passage
-from ragguard.runtime.arguments import LARGEST, milliseconds, number_between, true_or_false, whole_number
+from ragguard.runtime.arguments import (
+    LARGEST,
+    milliseconds,
+    number_between,
+    one_of,
+    true_or_false,
+    whole_number,
+)
 from ragguard.runtime.circuit_breaker import CircuitBreaker, RetrySchedule
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import describe
@@ -64,6 +72,8 @@ class DistractorGuard:
         judge: Another model that judges relevance. None: the engine.
         prompts: The prompts that are asked: `default`, `nano`, a TOML file, or a PromptSet. None: those that fit
             the engine.
+        relevance: The form in which relevance counts in utility: `probability`, the number that the judge gives, or
+            `binary`, yes or no at 0.5, as in the paper. With RagGuard's form a report says the same of a passage.
         pause_after: After how many misses in a row the engine is left alone, 1 or more; everything is kept
             meanwhile.
         pause_s: For how many seconds the engine is left alone before one call tries it again, 0 or more.
@@ -81,6 +91,7 @@ class DistractorGuard:
         policies: Sequence[Policy] | None = None,
         judge: str | Engine | None = None,
         prompts: str | PromptSet | None = None,
+        relevance: Relevance = "probability",
         pause_after: int = 5,
         pause_s: float = 5.0,
         shadow: bool = False,
@@ -97,6 +108,8 @@ class DistractorGuard:
             raise InvalidInput("policies", policies, allowed)
         self.policies: tuple[Policy, ...] = tuple(chosen)
         self.min_keep = min_keep
+        one_of("relevance", relevance, RELEVANCES)
+        self.relevance = relevance
         self.engine = connect(engine)
         check_reads("engine", self.engine)
         self.judge = self.engine if judge is None else connect_judge(judge)
@@ -104,7 +117,7 @@ class DistractorGuard:
         pauses = RetrySchedule(first=pause_s, longest=pause_s, jitter=(1.0, 1.0))
         self._here = PerProcess(
             lambda: _GuardState(
-                PassageJudge(self.engine, self.judge, asked),
+                PassageJudge(self.engine, self.judge, asked, relevance),
                 CircuitBreaker(pause_after, pauses),
                 DecisionCounts(),
             )
@@ -175,7 +188,7 @@ class DistractorGuard:
         gold, skipped = [one.gold for one in useful], len(given) - len(useful)
         identity = await self._here.get().judge.identity()
         calibration = calibrated(
-            judged, gold, max_gold_loss, self.min_keep, order, skipped=skipped, **identity
+            judged, gold, max_gold_loss, self.min_keep, order, self.relevance, skipped=skipped, **identity
         )
         await self.ause(calibration)
         return calibration
@@ -188,6 +201,8 @@ class DistractorGuard:
         """Uses a calibrated threshold from now on; refuses that of other models, prompts or another `min_keep`."""
         found = calibration if isinstance(calibration, Calibration) else Calibration.load(calibration)
         mine = await self._here.get().judge.identity() | {"min_keep": str(self.min_keep)}
+        if found.order == "utility":  # the probability to help is the same number in both forms
+            mine["relevance"] = self.relevance
         check_same("this guard", found, mine)
         others = [one for one in self.policies if not isinstance(one, UtilityThreshold | HelpThreshold)]
         self.policies = (found.policy, *others)

@@ -11,23 +11,22 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import cast
 
 import numpy as np
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import LowLabelMass, PromptTooLong, UnfitText
+from ragguard.errors import PromptTooLong, UnfitText
 from ragguard.guard.policies import Judged
-from ragguard.metrics.distraction import utility
+from ragguard.metrics.distraction import Relevance, utility
 from ragguard.records import Passage
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.limiter import Limiter, in_parallel
-from ragguard.scorers.asker import GUARDING, Models, Respondent
+from ragguard.scorers.asker import GUARDING, Models, Respondent, ask_at_once
 from ragguard.scorers.exam.examined import Examined
 from ragguard.scorers.exam.record import Verdicts, verdicts_of
-from ragguard.scorers.probes import abstention, read_abstention, read_relevance, relevance
-from ragguard.scorers.question import LabelAnswer, LabelQuestion
+from ragguard.scorers.passages import Judgement, PassageQuestions
+from ragguard.scorers.probes import Reading
 
 READ, READ_AGAIN = 32_000, 4_000
 """The most characters of a passage that are judged: at first, and where these are too many for the model."""
@@ -56,8 +55,10 @@ class GuardCall:
 class PassageJudge:
     """Judges passages for a query with one batch of questions."""
 
-    def __init__(self, engine: Engine, judge: Engine, prompts: PromptSet | None) -> None:
-        self.engine, self.judge, self._prompts = engine, judge, prompts
+    def __init__(
+        self, engine: Engine, judge: Engine, prompts: PromptSet | None, relevance: Relevance
+    ) -> None:
+        self.engine, self.judge, self._prompts, self._relevance = engine, judge, prompts, relevance
         self._limiter = Limiter(AT_ONCE, per_loop=True)
         self._verdicts: Verdicts | None = None
 
@@ -127,42 +128,33 @@ class PassageJudge:
         for probe in ("abstention", *(() if verdicts.relevance_by_likelihood else ("relevance",))):
             if probe in verdicts.failed:
                 raise verdicts.error(probe)
-        reader: list[LabelQuestion] = []
-        judging: list[LabelQuestion] = []
+        questions = PassageQuestions(prompts, theirs)
         call.asked = None
         async with WRITING.admitted():
             for at in range(0, len(candidates), AT_A_TIME):
-                some = [one.passage.text[:read] for one in candidates[at : at + AT_A_TIME]]
-                reader += [abstention(prompts, query, text) for text in some]
-                judging += [relevance(theirs, query, text) for text in some]
+                questions.add((query, one.passage.text[:read]) for one in candidates[at : at + AT_A_TIME])
                 await asyncio.sleep(0)
-        told: Respondent = Examined(models, verdicts, theirs) if verdicts.relevance_by_likelihood else models
+        respondent: Respondent = (
+            Examined(models, verdicts, theirs) if verdicts.relevance_by_likelihood else models
+        )
         call.asked = time.monotonic()
-        # The same two calls as a scorer makes, so that guard and scorer share the cache; Coalesce merges them into one.
-        answers = await in_parallel([partial(told.respond, asked) for asked in (reader, judging)])
-        reads, relevances = cast(Sequence[Sequence[LabelAnswer]], answers)
-        return _read(candidates, reads, judging, relevances)
+        # The same calls as a scorer makes, so that guard and scorer share the cache; Coalesce merges them into one.
+        return self._with_numbers(candidates, await questions.put(partial(ask_at_once, respondent)))
 
-
-def _read(
-    candidates: Sequence[Judged],
-    reads: Sequence[LabelAnswer],
-    questions: Sequence[LabelQuestion],
-    relevances: Sequence[LabelAnswer],
-) -> list[Judged]:
-    """Returns the candidates with their numbers."""
-    abstains = [read_abstention(read).value for read in reads]
-    relevant, problems = [0.0] * len(candidates), dict[int, str]()
-    for at, (question, answer) in enumerate(zip(questions, relevances, strict=True)):
-        try:
-            relevant[at] = min(1.0, read_relevance(question, answer).value)
-        except LowLabelMass as error:
-            problems[at] = str(error)
-    # One call of numpy for all passages, since each call has a fixed cost.
-    utilities = np.asarray(utility(relevant, abstains)).tolist()
-    return [
-        Judged(one.passage, one.position, p_abstain=abstains[at], problem=problems[at])
-        if at in problems
-        else Judged(one.passage, one.position, utilities[at], abstains[at], p_relevant=relevant[at])
-        for at, one in enumerate(candidates)
-    ]
+    def _with_numbers(self, candidates: Sequence[Judged], judgements: Sequence[Judgement]) -> list[Judged]:
+        """Returns the candidates with their numbers, or with the reason why their relevance is not known."""
+        abstains = [judgement.p_abstain.value for judgement in judgements]
+        relevant = [
+            one.relevance.value if isinstance(one.relevance, Reading) else math.nan for one in judgements
+        ]
+        # One call of numpy for all passages, since each call has a fixed cost.
+        known = [0.0 if math.isnan(r) else r for r in relevant]
+        utilities = np.asarray(utility(known, abstains, self._relevance)).tolist()
+        return [
+            Judged(one.passage, one.position, p_abstain=p, problem=str(judgement.relevance))
+            if math.isnan(r)
+            else Judged(one.passage, one.position, u, p, p_relevant=r)
+            for one, judgement, u, p, r in zip(
+                candidates, judgements, utilities, abstains, relevant, strict=True
+            )
+        ]

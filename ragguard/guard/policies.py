@@ -23,7 +23,7 @@ class Judged:
     position: int
     """The 1-based rank among the candidates."""
     utility: float | None = None
-    """The expected utility, (2r − 1)(1 − p), in [−1, 1]; None where it could not be judged."""
+    """The utility, from −1 to 1, in the form that the guard's `relevance` says; None if it could not be judged."""
     p_abstain: float | None = None
     p_relevant: float | None = None
     problem: str = ""

@@ -1,7 +1,8 @@
 """Metrics of how much a passage helps the model that reads it, and how much it misleads.
 
 The source is Trappolini et al., "Redefining Retrieval Evaluation in the Era of LLMs" (2025). A passage's
-utility comes from the probability that the model abstains when it sees that passage alone.
+utility comes from the probability that the model abstains when it sees that passage alone, and from its relevance. A
+judge gives relevance as a probability; the paper's is 1 or 0. Where people have labelled it, both forms are one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ SOURCE = "Trappolini et al. 2025"
 UDCG_RANGE = (1 / (1 + np.e), np.e / (1 + np.e))
 """The range of UDCG: from all harm at γ = 1 to all gain. At γ = 1/3 the least value is 0.417."""
 Ablation = Literal["rel_only", "binary"]
+Relevance = Literal["probability", "binary"]
+"""The form in which relevance counts. `probability`: the number that the judge gives, so that utility is expected.
+`binary`: 1 from `RELEVANT_FROM` on, else 0, as in the paper."""
+RELEVANCES: tuple[Relevance, ...] = ("probability", "binary")
+RELEVANT_FROM = 0.5
+"""The probability of relevance from which on a passage is called relevant."""
 
 
 class Parts(NamedTuple):
@@ -33,16 +40,18 @@ class Parts(NamedTuple):
     harm: Value
 
 
-def utility(relevant: ArrayLike, p_abstain: ArrayLike) -> Value:
-    """Returns the utility R (1 − p), R = 1 for a relevant passage and −1 for another (eq. 2), p = `p_abstain`; where
-    `relevant` is a probability r, the expectation (2r − 1)(1 − p)."""
-    r, p = _annotated(relevant, p_abstain)
+def utility(relevant: ArrayLike, p_abstain: ArrayLike, relevance: Relevance = "probability") -> Value:
+    """Returns the utility (2r − 1)(1 − p), r = `relevant` and p = `p_abstain`: the expectation of R (1 − p), where R is
+    1 for a relevant passage and −1 for another (eq. 2). With `relevance="binary"` r is first made 1 or 0, as in the
+    paper."""
+    r, p = _annotated(relevant, p_abstain, relevance)
     return arrays.plain((2 * r - 1) * (1 - p))
 
 
-def utility_parts(relevant: ArrayLike, p_abstain: ArrayLike) -> Parts:
-    """Returns gain r (1 − p) and harm −(1 − r)(1 − p), which in `utility` cancel where the judge is uncertain."""
-    r, p = _annotated(relevant, p_abstain)
+def utility_parts(relevant: ArrayLike, p_abstain: ArrayLike, relevance: Relevance = "probability") -> Parts:
+    """Returns gain r (1 − p) and harm −(1 − r)(1 − p), the expectations whose sum is `utility`: of an uncertain judge
+    both count, while in the sum they cancel."""
+    r, p = _annotated(relevant, p_abstain, relevance)
     return Parts(arrays.plain(r * (1 - p)), arrays.plain((r - 1) * (1 - p)))
 
 
@@ -77,7 +86,8 @@ def udcg_of_parts(
 class LearnedUdcg:
     """UDCG with a learned weight for gain and for harm at each of k positions: σ(Σ α_i u_i⁺ + Σ β_i u_i⁻) (eq. 3).
 
-    `ablation` leaves out harm ("rel_only") and also makes gain 0 or 1 ("binary"), as in the paper's table 4.
+    Contexts are utilities, or the `Parts` of these, whose gain and harm then stand for u⁺ and u⁻. `ablation`
+    leaves out harm ("rel_only") and also makes gain 0 or 1 ("binary"), as in the paper's table 4.
     """
 
     def __init__(self, k: int, ablation: Ablation | None = None) -> None:
@@ -87,19 +97,19 @@ class LearnedUdcg:
         self.ablation = ablation
         self._weights: Floats | None = None
 
-    def __call__(self, u: ArrayLike) -> Value:
-        """Returns σ of the weighted gains and harms of a context's utilities."""
+    def __call__(self, u: ArrayLike | Parts) -> Value:
+        """Returns σ of the weighted gains and harms of a context."""
         if self._weights is None:
             raise InvalidInput("LearnedUdcg", "no weights", "a model after `fit` or from `from_dict`")
         total = self._features("u", u) @ self._weights
         # Half the hyperbolic tangent is σ without an exponential that could overflow.
         return arrays.plain((1 + np.tanh(total / 2)) / 2)
 
-    def fit(self, contexts: ArrayLike, outcome: ArrayLike, groups: ArrayLike, c: float = 1.0) -> Self:
+    def fit(self, contexts: ArrayLike | Parts, outcome: ArrayLike, groups: ArrayLike, c: float = 1.0) -> Self:
         """Learns from pairs of contexts of one question whose outcomes differ; of two outcomes the larger is the better
         one, such as correct 2, abstained 1, wrong 0.
 
-        `contexts` holds the utilities of k passages a row, `groups` says whose question a row belongs to;
+        `contexts` holds k passages a row, `groups` says whose question a row belongs to;
         `c` is the support vector machine's.
         """
         features = self._features("contexts", contexts)
@@ -145,15 +155,22 @@ class LearnedUdcg:
         model._weights = np.concatenate(parts)
         return model
 
-    def _features(self, argument: str, u: ArrayLike) -> Floats:
-        utilities = arrays.read(argument, u, low=-1, high=1)
-        if utilities.shape[-1] != self.k:
+    def _features(self, argument: str, u: ArrayLike | Parts) -> Floats:
+        if isinstance(u, Parts):
+            gains, harms = (
+                arrays.read("gain", u.gain, low=0, high=1),
+                arrays.read("harm", u.harm, low=-1, high=0),
+            )
+            arrays.same(gain=gains, harm=harms)
+        else:
+            utilities = arrays.read(argument, u, low=-1, high=1)
+            gains, harms = np.maximum(utilities, 0), np.minimum(utilities, 0)
+        if gains.shape[-1] != self.k:
             allowed = f"contexts of k = {self.k} passages; each k needs its own fit"
-            raise InvalidInput(f"{argument}.shape", utilities.shape, allowed)
-        gains = np.maximum(utilities, 0)
+            raise InvalidInput(f"{argument}.shape", gains.shape, allowed)
         if self.ablation == "binary":
-            gains = (gains > 0).astype(np.float64)
-        return np.concatenate([gains, np.minimum(utilities, 0)], axis=-1) * self._used()
+            gains = (gains + harms > 0).astype(np.float64)
+        return np.concatenate([gains, harms], axis=-1) * self._used()
 
     def _used(self) -> Floats:
         """Returns 1 for each feature that the model has, and 0 for each that the ablation leaves out."""
@@ -218,8 +235,11 @@ def _udcg(gains: Floats, harms: Floats, gamma: float, mask: Mask, k: int | None)
     return arrays.plain(1 / (1 + np.exp(-arrays.ratio(total, places))))
 
 
-def _annotated(relevant: ArrayLike, p_abstain: ArrayLike) -> tuple[Floats, Floats]:
+def _annotated(relevant: ArrayLike, p_abstain: ArrayLike, relevance: Relevance) -> tuple[Floats, Floats]:
     r = arrays.read("relevant", relevant, low=0, high=1, axes=0)
     p = arrays.read("p_abstain", p_abstain, low=0, high=1, axes=0)
     arrays.fit(relevant=r.shape, p_abstain=p.shape)
+    if relevance != "probability":
+        arrays.choice("relevance", relevance, RELEVANCES)
+        r = (r >= RELEVANT_FROM).astype(np.float64)
     return r, p

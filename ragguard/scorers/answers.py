@@ -11,12 +11,11 @@ from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result
 from ragguard.runtime.arguments import share
 from ragguard.scorers.estimates import Meanings
+from ragguard.scorers.passages import judge_passages
 from ragguard.scorers.probes import (
     Reading,
     read_rating,
-    read_relevance,
     read_short_form,
-    relevance,
     response_grade,
     short_forms,
     too_long_to_compare,
@@ -114,20 +113,14 @@ class Answers:
     async def _supported(self, view: View, ask: Ask) -> bool:
         """Returns whether the model got a passage that is relevant to the query which brought it, or one without text,
         such as an image, which may hold the answer."""
-        seen: dict[str, Any] = {"question": view.run.question, "references": view.references}
-        prompts, got = view.setting.judge_prompts, [(step, at) for step in view.steps for at in step.got]
-        asked = [
-            relevance(prompts, view.query_of(step), step.all[at].text, **seen)
-            for step, at in got
-            if at in step.judged
-        ]
-        supported = any(at in step.textless for step, at in got)
-        faults: list[RagguardError] = []
-        for one, answer in zip(asked, await ask(asked), strict=True):
-            try:
-                supported = read_relevance(one, answered(answer)).value >= 0.5 or supported
-            except RagguardError as error:
-                faults.append(error)
-        if faults and not supported:
-            raise faults[-1]
-        return supported
+        got, setting = [(step, at) for step in view.steps for at in step.got], view.setting
+        judged = await judge_passages(
+            [(view.query_of(step), step.all[at].text) for step, at in got if at in step.judged],
+            ask, setting.prompts, setting.judge_prompts, probes=["relevance"], question=view.run.question,
+            references=view.references,
+        )  # fmt: skip
+        if any(at in step.textless for step, at in got):
+            return True
+        known = [one for one in judged if not isinstance(one.relevance, RagguardError)]
+        # Without a passage that is known to be relevant, an error may hide one, and is raised.
+        return any(one.is_relevant for one in known) or any(one.is_relevant for one in judged)

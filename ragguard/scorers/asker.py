@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
@@ -177,11 +177,8 @@ class Asker:
 
     async def _wave(self) -> None:
         questions, self._gathered, self._next = self._gathered, {}, None
-        batches: dict[Hashable, list[Question]] = {}
-        for question in questions:
-            if self._afford(question):
-                batches.setdefault((question.who, question.call), []).append(question)
-        await in_parallel([partial(self._answer, batch) for batch in batches.values()])
+        affordable = [question for question in questions if self._afford(question)]
+        await in_parallel([partial(self._answer, batch) for batch in _calls(affordable)])
 
     def _afford(self, question: Question) -> bool:
         """Returns whether a question is within the cap; else its answer is the error. Text that does not fit the
@@ -230,6 +227,27 @@ class Asker:
             )
             fault.__cause__ = error
             return fault
+
+
+async def ask_at_once(respondent: Respondent, questions: Sequence[Any]) -> list[Any]:
+    """Returns the answers to questions in their order, by one call for each model and set of parameters; raises what a
+    call raises. For callers that need no waves, caps or usage, and save the time."""
+    calls = _calls(questions)
+    replies = await in_parallel([partial(respondent.respond, call) for call in calls])
+    answers = {
+        question: answer
+        for call, reply in zip(calls, replies, strict=True)
+        for question, answer in zip(call, reply, strict=True)
+    }
+    return [answers[question] for question in questions]
+
+
+def _calls(questions: Iterable[Question]) -> list[list[Question]]:
+    """Returns the questions that one call can put to a model, for each call."""
+    calls: dict[Hashable, list[Question]] = {}
+    for question in questions:
+        calls.setdefault((question.who, question.call), []).append(question)
+    return [*calls.values()]
 
 
 class MeteredAsk:

@@ -16,7 +16,6 @@ from typing import ClassVar, NamedTuple, TypeAlias
 import numpy as np
 
 from ragguard.engines.entailment import Pair
-from ragguard.errors import RagguardError
 from ragguard.facts.steps import StepView
 from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
@@ -24,15 +23,9 @@ from ragguard.records import Result
 from ragguard.runtime.arguments import number_between, share
 from ragguard.scorers.coverage import Ratings, find_sub_questions, given_sub_questions
 from ragguard.scorers.estimates import relation
-from ragguard.scorers.probes import (
-    abstention,
-    likeliest,
-    read_abstention,
-    read_line,
-    read_relevance,
-    relevance,
-)
-from ragguard.scorers.question import Ask, EntailQuestion, LabelAnswer, answered
+from ragguard.scorers.passages import Judgement, judge_passages
+from ragguard.scorers.probes import likeliest, read_line
+from ragguard.scorers.question import Ask, EntailQuestion, answered
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import View, read_texts
 from ragguard.text.language import meaning_key
@@ -176,8 +169,11 @@ async def find_conflicts(
     }
     found = [(one, other, pair) for one, other, pair in couples if contradict & {pair, pair.turned}]
     read = list(dict.fromkeys(statement for *both, _ in found for statement in both))
-    abstains = await ask([abstention(setting.prompts, asked[number], text) for number, text in read])
-    reads = {one for one, answer in zip(read, abstains, strict=True) if _answers(answer) >= ANSWERS}
+    judged = await judge_passages(
+        [(asked[number], text) for number, text in read], ask, setting.prompts, setting.judge_prompts,
+        probes=["abstention"],
+    )  # fmt: skip
+    reads = {one for one, judgement in zip(read, judged, strict=True) if judgement.p_answers >= ANSWERS}
     return [
         Conflict(number, first, pair.premise, second, second_answer=pair.hypothesis)
         for (number, first), (_, second), pair in found
@@ -199,21 +195,13 @@ async def _sure(texts: Set[str], view: View, ask: Ask) -> set[str]:
             if text in texts
         )
     )
-    setting = view.setting
-    relevances = [relevance(setting.judge_prompts, query, text) for query, text in asked]
-    abstentions = [abstention(setting.prompts, query, text) for query, text in asked]
-    answers = await ask([*relevances, *abstentions])
-    judged, reads = answers[: len(asked)], answers[len(asked) :]
-    return {
-        text
-        for (_, text), question, answer, read in zip(asked, relevances, judged, reads, strict=True)
-        if read_relevance(question, answered(answer)).value >= 0.5 and _answers(read) >= SURE
-    }
+    judged = await judge_passages(asked, ask, view.setting.prompts, view.setting.judge_prompts)
+    return {text for (_, text), one in zip(asked, judged, strict=True) if is_sure(one)}
 
 
-def _answers(answer: LabelAnswer | RagguardError) -> float:
-    """Returns the probability that the reader answers instead of abstaining."""
-    return 1 - read_abstention(answered(answer)).value
+def is_sure(judgement: Judgement) -> bool:
+    """Returns whether a passage may count in a contradiction: it is relevant, and the reader answers from it."""
+    return judgement.is_relevant and judgement.p_answers >= SURE
 
 
 def _shared(ratings: Ratings, texts: Iterable[str], eta: float) -> list[Statement]:

@@ -22,7 +22,9 @@ from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.facts.leads import with_leads
+from ragguard.metrics.distraction import RELEVANCES, Relevance
 from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, ScoredRun, Usage, new_id
+from ragguard.runtime.arguments import one_of
 from ragguard.runtime.faults import NOTICES, describe, result_or_error
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import SCORING, Asker, MeteredAsk, Models, Respondent, paid, unattributed
@@ -91,13 +93,14 @@ def _is_sync(score: Callable[..., Any]) -> bool:
     return inspect.isroutine(score) and not inspect.iscoroutinefunction(score)
 
 
-def _scorers(given: Sequence[str | Scorer]) -> tuple[Scorer, ...]:
+def _scorers(given: Sequence[str | Scorer], relevance: Relevance) -> tuple[Scorer, ...]:
     found: list[Scorer] = []
     for item in given:
         if isinstance(item, str):
             if item not in FAMILIES:
                 raise UnknownName("scorers", item, ", ".join(FAMILIES))
-            found += [make() for make in _IN_FAMILY[item]]
+            made = [make() for make in _IN_FAMILY[item]]
+            found += [replace(one, relevance=relevance) if isinstance(one, Utility) else one for one in made]
         elif isinstance(item, type) or not isinstance(item, Scorer) or _is_sync(item.score):
             allowed = "an object with `name`, `version` and `async def score(view, ask)`"
             raise InvalidInput("scorers", item, f"one of {', '.join(FAMILIES)}, or {allowed}")
@@ -126,11 +129,14 @@ class ScoringPipeline:
         prompts: str | Path | PromptSet | None = None,
         caps: Caps | None = None,
         language: Language = ENGLISH,
+        relevance: Relevance = "probability",
         owned: Sequence[Engine | Entailer] | None = None,
     ) -> None:
         check_reads("engine", engine)
         self._engine, self._judge = engine, judge or engine
-        self._scorers = _scorers(scorers)
+        one_of("relevance", relevance, RELEVANCES)
+        self._relevance = relevance
+        self._scorers = _scorers(scorers, relevance)
         self._prompts = None if prompts is None else load_prompts(prompts)
         self._judge_compares = entailer is None
         self._entailer = entailer or EngineEntailer(self._judge, self._prompts)
@@ -294,7 +300,9 @@ class ScoringPipeline:
             bare = judge_prompts.render("entailment", question="", first="", second="")
             around_pair = prompt_tokens(bare)
         exam = verdicts_of((engine, prompts), (judge, judge_prompts), judge_compares=self._judge_compares)
-        more: dict[str, Any] = {"caps": self._caps, "language": self._language, "exam": exam}
+        more: dict[str, Any] = {
+            "caps": self._caps, "language": self._language, "relevance": self._relevance, "exam": exam,
+        }  # fmt: skip
         return Setting(
             engine, judge, entailer, prompts, judge_prompts=judge_prompts, around_pair=around_pair, **more
         )

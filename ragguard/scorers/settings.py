@@ -18,6 +18,8 @@ from ragguard.engines.entailer import Entailer
 from ragguard.engines.layers.budget import Account, Limits
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
+from ragguard.metrics.distraction import RELEVANCES, Relevance
+from ragguard.runtime.arguments import one_of
 from ragguard.runtime.faults import NOTICES
 from ragguard.scorers.pipeline import USUAL, ScoringPipeline
 from ragguard.scorers.scorer import Scorer
@@ -46,6 +48,8 @@ class ScoringSettings:
     """The most that is judged of one run. None: `Caps()`."""
     language: Language = ENGLISH
     """The language of answers: its articles, and the phrases by which an answer says that it is none."""
+    relevance: Relevance = "probability"
+    """The form of relevance in utility: the judge's `probability`, or `binary`, yes or no, as in the paper."""
     budget: Account | Limits | None = None
     """The most that the models may spend together. None: no limit."""
 
@@ -63,6 +67,7 @@ class ScoringSettings:
             raise InvalidInput("caps", self.caps, "Caps(...), or None for the usual ones")
         if not isinstance(self.language, Language):
             raise InvalidInput("language", self.language, "a ragguard.metrics.Language, such as ENGLISH")
+        one_of("relevance", self.relevance, RELEVANCES)
         Account.of(self.budget)
         if self.scorers is not None:
             object.__setattr__(self, "scorers", tuple(self.scorers))  # the caller may go on changing its list
@@ -96,7 +101,7 @@ class ScoringSettings:
         models = ((engine, self.engine), (judge, self.judge), (entailer, self.entailer))
         return ScoringPipeline(
             engine, judge=judge, entailer=entailer, scorers=self.chosen_scorers, prompts=self.prompts, caps=self.caps,
-            language=self.language,
+            language=self.language, relevance=self.relevance,
             owned=[model for model, given in models if model is not None and isinstance(given, str)],
         )  # fmt: skip
 

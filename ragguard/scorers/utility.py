@@ -11,36 +11,45 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from ragguard.errors import CalibrationError, RagguardError
+import numpy as np
+
+from ragguard.errors import CalibrationError
 from ragguard.facts.steps import StepView
 from ragguard.metrics.answers import query_gain
-from ragguard.metrics.distraction import LearnedUdcg, distracting_effect, udcg_of_parts, utility_parts
-from ragguard.records import CUT_TOKENS, Result, Stage
-from ragguard.runtime.arguments import share, true_or_false
-from ragguard.scorers.exam.examined import probability
-from ragguard.scorers.probes import (
-    Reading,
-    abstention,
-    query_likelihood,
-    read_abstention,
-    read_relevance,
-    relevance,
-    sees_references,
+from ragguard.metrics.distraction import (
+    GAMMA,
+    RELEVANCES,
+    RELEVANT_FROM,
+    LearnedUdcg,
+    Parts,
+    Relevance,
+    distracting_effect,
+    udcg_of_parts,
+    utility,
+    utility_parts,
 )
-from ragguard.scorers.question import Ask, LabelAnswer, LabelQuestion, answered, remarks_of_both
+from ragguard.records import CUT_TOKENS, Result, Stage
+from ragguard.runtime.arguments import one_of, share, true_or_false
+from ragguard.scorers.exam.examined import probability
+from ragguard.scorers.passages import Judgement, judge_passages
+from ragguard.scorers.probes import Reading, query_likelihood, sees_references
+from ragguard.scorers.question import Ask, answered, remarks_of_both
 from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter, of_list
 from ragguard.scorers.view import View
 
 
-class _JudgedPassage(NamedTuple):
-    """The gain (0..1) and harm (-1..0) of one passage, their sum, and its standard error."""
+@dataclass(frozen=True, slots=True)
+class _WeighedPassage:
+    """The effect of one passage on the reader."""
 
     gain: float
     harm: float
     utility: float
     stderr: float | None
+    udcg_stderr: float | None
+    """The error of what the passage adds to the sum inside UDCG: its gain, and γ times its harm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +58,15 @@ class Utility:
     `delta_udcg_selection`, `learned_udcg`."""
 
     name: ClassVar[str] = "utility"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     models: ClassVar[tuple[str, ...]] = ("engine", "judge")
     live = "at once"
 
-    soft: bool = False
-    """True: relevance counts as a probability, with gain and harm side by side. False: yes or no at 0.5, as in
-    the paper."""
-    gamma: float = 1 / 3
+    relevance: Relevance = "probability"
+    """The form in which relevance counts. `probability`: utility is (2r − 1)(1 − p), and UDCG sums the gain r(1 − p)
+    and the harm −(1 − r)(1 − p) of each passage, which do not cancel where the judge is unsure. `binary`: yes or no
+    at 0.5, as in the paper."""
+    gamma: float = GAMMA
     """The weight of harm beside gain in UDCG, from 0 to 1."""
 
     theta: Mapping[str, Any] | None = field(default=None, metadata=NEW_SETTING)
@@ -64,16 +74,18 @@ class Utility:
     places. None: no such score."""
 
     def __post_init__(self) -> None:
-        true_or_false("Utility.soft", self.soft)
+        one_of("Utility.relevance", self.relevance, RELEVANCES)
         share("Utility.gamma", self.gamma)
         if self.theta is not None:
             LearnedUdcg.from_dict(self.theta)
 
     @classmethod
     def fitted(cls, path: str | Path) -> Utility:
-        """Returns the scorer with γ and weights by place from a file that `ragguard calibrate --for udcg` wrote."""
+        """Returns the scorer with γ, weights by place and the form of relevance from a file that
+        `ragguard calibrate --for udcg` wrote."""
         try:
-            return cls(**json.loads(Path(path).read_text(encoding="utf-8"))["utility"])
+            settings = json.loads(Path(path).read_text(encoding="utf-8"))["utility"]
+            return cls(**{"relevance": "binary", **settings})  # which files of before do not name
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CalibrationError(f"{path} cannot be read as a fit of UDCG: {error}") from error
 
@@ -82,18 +94,13 @@ class Utility:
         writer.left_out()
         question, references, setting = view.run.question, view.references, view.setting
         asked = [(step, at) for step in view.steps for at in sorted(step.judged)]
-        reading, judging = list[LabelQuestion](), list[LabelQuestion]()
-        for step, at in asked:
-            query, text = view.query_of(step), step.all[at].text
-            reading.append(abstention(setting.prompts, query, text))
-            judging.append(
-                relevance(setting.judge_prompts, query, text, question=question, references=references)
-            )
-        # Side by side, so that what the caps leave of a run is whole passages.
-        answers = iter(await ask([one for both in zip(reading, judging, strict=True) for one in both]))
+        passages = [(view.query_of(step), step.all[at].text) for step, at in asked]
+        judged = await judge_passages(
+            passages, ask, setting.prompts, setting.judge_prompts, question=question, references=references
+        )
         report = _UtilityReport(self, writer)
-        for (step, at), judged in zip(asked, judging, strict=True):
-            report.passage(step, at, judged, next(answers), next(answers))
+        for (step, at), judgement in zip(asked, judged, strict=True):
+            report.passage(step, at, judgement)
         for step in view.steps_with_empty:
             report.step(step, "passages")
             if step.changed:
@@ -109,43 +116,49 @@ class _UtilityReport:
 
     settings: Utility
     writer: ScoreWriter
-    judged: dict[tuple[str, int], _JudgedPassage] = field(default_factory=dict)
+    judged: dict[tuple[str, int], _WeighedPassage] = field(default_factory=dict)
     """The passages about which both questions were answered, by step and index."""
 
-    def passage(
-        self,
-        step: StepView,
-        at: int,
-        asked: LabelQuestion,
-        reader: LabelAnswer | RagguardError,
-        judge: LabelAnswer | RagguardError,
-    ) -> None:
-        """Adds what is known of a passage; `asked` is what the judge was asked."""
+    def passage(self, step: StepView, at: int, judgement: Judgement) -> None:
+        """Adds what is known of a passage."""
         seen, both = self._rests_on(step), list[Reading]()
         with self.writer.failing(f"p_abstain of passage {at + 1}", step):
-            both.append(read_abstention(answered(reader)))
+            both.append(judgement.p_abstain)
             self.writer.add("p_abstain", both[0], step=step, at=at)
         with self.writer.failing(f"p_relevant of passage {at + 1}", step):
-            both.append(read_relevance(asked, answered(judge)))
+            both.append(judgement.p_relevant)
             self.writer.add("p_relevant", both[-1], step=step, at=at, who="judge", **seen)
         if len(both) < 2:
             return
         abstains, relevant = both
-        r = relevant.value if self.settings.soft else float(relevant.value >= 0.5)
-        gain, harm = map(float, utility_parts(r, abstains.value))
-        stderr = abstains.stderr
-        if self.settings.soft and stderr is not None:
-            # d/dp and d/dr of (2r - 1)(1 - p).
-            of_r = None if relevant.stderr is None else 2 * (1 - abstains.value) * relevant.stderr
-            stderr = None if of_r is None else math.hypot((2 * r - 1) * stderr, of_r)
-        self.judged[step.step.id, at] = _JudgedPassage(gain, harm, gain + harm, stderr)
-        is_relevant = relevant.value >= 0.5
-        about = {"step": step, "at": at, "label": "relevant" if is_relevant else "not relevant", **seen}
+        weighed = self.judged[step.step.id, at] = self._weighed(abstains, relevant)
+        label = "relevant" if judgement.is_relevant else "not relevant"
+        about = {"step": step, "at": at, "label": label, **seen}
         remarks = {**remarks_of_both(abstains.remarks, relevant.remarks), **self._judge}
-        self.writer.add("utility", gain + harm, stderr=stderr, metadata=remarks, **about)
-        if not is_relevant:
+        self.writer.add("utility", weighed.utility, stderr=weighed.stderr, metadata=remarks, **about)
+        if not judgement.is_relevant:
             effect = Reading(float(distracting_effect(abstains.value)), abstains.stderr, abstains.remarks)
             self.writer.add("distracting_effect", effect, metadata=self._judge, **about)
+
+    def _weighed(self, abstains: Reading, relevant: Reading) -> _WeighedPassage:
+        """Returns the utility of a passage and its part of UDCG, each with its error to first order."""
+        form, gamma = self.settings.relevance, self.settings.gamma
+        gain, harm = map(float, utility_parts(relevant.value, abstains.value, form))
+        r, of_r = relevant.value, relevant.stderr
+        if form == "binary":
+            r, of_r = float(r >= RELEVANT_FROM), 0.0
+
+        def error(of_relevant: float, of_other: float) -> float | None:
+            """Returns the error of (1 − p)(r · of_relevant + (1 − r) · of_other)."""
+            if abstains.stderr is None or of_r is None:
+                return None
+            by_p = (r * of_relevant + (1 - r) * of_other) * abstains.stderr
+            return math.hypot(by_p, (of_relevant - of_other) * (1 - abstains.value) * of_r)
+
+        u = float(utility(relevant.value, abstains.value, form))
+        return _WeighedPassage(
+            gain=gain, harm=harm, utility=u, stderr=error(1, -1), udcg_stderr=error(1, -gamma)
+        )
 
     def step(self, step: StepView, stage: Stage) -> None:
         """Adds UDCG over the K places of one list of a step; a passage that a guard dropped leaves its place empty."""
@@ -161,8 +174,10 @@ class _UtilityReport:
         theta = self.settings.theta
         if theta is None or not step.places or k != theta["k"]:
             return
-        utilities = [passage.utility for passage in known.values()] + [0.0] * (k - len(known))
-        learned = float(LearnedUdcg.from_dict(theta)(utilities))
+        columns = np.zeros((2, k))
+        columns[:, : len(known)] = np.array([(one.gain, one.harm) for one in known.values()]).reshape(-1, 2).T
+        parts = Parts(*columns)
+        learned = float(LearnedUdcg.from_dict(theta)(parts))
         self.writer.add("learned_udcg", learned, metadata={"k": k, **self._judge}, **about)
 
     def selection(self, step: StepView) -> None:
@@ -171,6 +186,7 @@ class _UtilityReport:
         k = step.judged_places("candidates")
         change = 0.0
         slopes: dict[int, float] = {}
+        errors: dict[int, float | None] = {}
         lists: tuple[tuple[Stage, float], ...] = (("passages", 1.0), ("candidates", -1.0))
         for stage, sign in lists:
             known = self._known(step, stage)
@@ -179,12 +195,11 @@ class _UtilityReport:
             value, _ = self._udcg(known.values(), k)
             change += sign * value
             for at, passage in known.items():
-                weight = sign * value * (1 - value) * self._weight(passage) / k
-                slopes[at] = slopes.get(at, 0.0) + weight
-        errors = [self.judged[step.step.id, at].stderr for at in slopes]
+                slopes[at] = slopes.get(at, 0.0) + sign * value * (1 - value) / k
+                errors[at] = passage.udcg_stderr
         # The error of a passage in both lists affects both, and cancels as far as its weights in them are equal.
-        moved = [slope * (error or 0.0) for slope, error in zip(slopes.values(), errors, strict=True)]
-        stderr = None if None in errors else math.hypot(*moved)
+        moved = [slope * (errors[at] or 0.0) for at, slope in slopes.items()]
+        stderr = None if None in errors.values() else math.hypot(*moved)
         about = {"step": step, "metadata": {"k": k, **self._judge}, **self._rests_on(step)}
         self.writer.add("delta_udcg_selection", change, stderr=stderr, **about)
 
@@ -192,7 +207,7 @@ class _UtilityReport:
         """Adds UDCG over the passages of the final context, each once and at its best (a bridge helps its own hop), and
         over the places that were left empty."""
         view = self.writer.view
-        best: dict[str, _JudgedPassage] = {}
+        best: dict[str, _WeighedPassage] = {}
         missing, empty = 0, view.empty_places
         if empty is None:
             return
@@ -213,23 +228,20 @@ class _UtilityReport:
             seen = self._rests_on(*(view.steps or view.steps_with_empty))
             self.writer.add("udcg_context", value, stderr=stderr, metadata=facts, **seen)
 
-    def _known(self, step: StepView, stage: Stage) -> dict[int, _JudgedPassage] | None:
+    def _known(self, step: StepView, stage: Stage) -> dict[int, _WeighedPassage] | None:
         """Returns the judged passages of one list of a step; None where one lacks an answer."""
         found = {at: self.judged.get((step.step.id, at)) for at in step.listed(stage) if at in step.judged}
         there = {at: passage for at, passage in found.items() if passage is not None}
         return there if len(there) == len(found) else None
 
-    def _udcg(self, context: Collection[_JudgedPassage], k: int) -> tuple[float, float | None]:
+    def _udcg(self, context: Collection[_WeighedPassage], k: int) -> tuple[float, float | None]:
         """Returns UDCG over k places, of which the passages fill some, and its standard error."""
         gains, harms = [p.gain for p in context], [p.harm for p in context]
         value = float(udcg_of_parts(gains, harms, self.settings.gamma, k=k))
-        if any(passage.stderr is None for passage in context):
+        errors = [passage.udcg_stderr for passage in context]
+        if None in errors:
             return value, None
-        weights = [self._weight(passage) * (passage.stderr or 0.0) for passage in context]
-        return value, value * (1 - value) * math.hypot(*weights) / k
-
-    def _weight(self, passage: _JudgedPassage) -> float:
-        return 1.0 if passage.utility > 0 else self.settings.gamma
+        return value, value * (1 - value) * math.hypot(*(error or 0.0 for error in errors)) / k
 
     def _rests_on(self, *steps: StepView) -> dict[str, Any]:
         """Returns the references that the judge saw for one of the steps, as fields of a score."""

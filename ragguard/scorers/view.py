@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.prompts import PromptSet
 from ragguard.facts.steps import StepView, numbered, view_step
+from ragguard.metrics.distraction import Relevance
 from ragguard.records import RetrievalStep, Run
 from ragguard.runtime.arguments import whole_number
 from ragguard.scorers.exam.record import Verdicts
@@ -54,6 +55,8 @@ class Setting:
     language: Language = ENGLISH
     around_pair: int = 0
     """How many tokens the judge's prompt has around two answers to compare; 0 where an NLI model compares."""
+    relevance: Relevance = "probability"
+    """The form of relevance in utilities that no scorer gives, such as those of advice."""
     exam: Verdicts = Verdicts()  # noqa: RUF009 - frozen
     """The probes in which the models failed their examinations."""
 

@@ -76,7 +76,7 @@ WRONG = [
     (Belief, "samples", 0), (Belief, "samples", 2.5), (Belief, "tau", 1.1), (Belief, "tau", -0.1),
     (Belief, "tau", math.nan), (Belief, "tau", "0.5"), (Belief, "tau", True), (Belief, "equivalence", "x"),
     (Belief, "match", "x"), (Belief, "weights", "x"), (Belief, "kernel", None), (Belief, "over_references", "x"),
-    (Belief, "over_references", ["best"]), (Belief, "selection", 1), (Utility, "soft", "x"),
+    (Belief, "over_references", ["best"]), (Belief, "selection", 1), (Utility, "relevance", "x"),
     (Utility, "gamma", 5), (Coverage, "eta", 6), (Coverage, "alpha", 2),
     (Coverage, "w", -1), (Coverage, "w", math.inf), (Contested, "eta", -1), (Contested, "tau", 2),
     (Grades, "alpha", -1), (Grades, "t_alpha", 2), (Answers, "tau", 2),

@@ -235,7 +235,7 @@ async def test_identity_changes_with_what_numbers_depend_on():
     base = await pipeline().identity()
     assert base == await pipeline().identity()
     assert base != await pipeline(reader(model="other")).identity()
-    assert base != await pipeline(scorers=[*ALL[:1], Utility(soft=True), *ALL[2:]]).identity()
+    assert base != await pipeline(scorers=[*ALL[:1], Utility(relevance="binary"), *ALL[2:]]).identity()
     assert base != await pipeline(caps=Caps(passages=3)).identity()
     other = await pipeline(entailer=TableEntailer(model="nli")).identity()
     changed = {a.scorer for a, b in zip(base.scorers, other.scorers, strict=True) if a != b}

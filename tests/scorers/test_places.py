@@ -18,6 +18,7 @@ from ragguard.records import (
     RetrievalStep,
 )
 from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.utility import Utility
 from ragguard.scorers.view import Caps
 
 CANDIDATES = {"five a": 5, "five b": 5, "five c": 5, "two a": 2, "two b": 2}
@@ -80,7 +81,7 @@ async def test_a_reranker_that_chooses_sets_k_and_a_guard_behind_it_does_not_low
 
 
 async def utilities(*steps):
-    results = await ScoringPipeline(reader(), scorers=["utility"]).results(run(*steps))
+    results = await ScoringPipeline(reader(), scorers=[Utility(relevance="binary")]).results(run(*steps))
     return [score for score in results if getattr(score, "name", "") in ("udcg", "udcg_context")]
 
 

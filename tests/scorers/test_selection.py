@@ -19,6 +19,7 @@ from support.reader import (
 
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.utility import Utility
 
 
 async def test_a_guard_that_drops_the_lie_has_a_gain_with_an_error():
@@ -83,7 +84,7 @@ async def test_coverage_of_a_selection_is_what_was_read_by_then_beside_what_was_
 
 
 async def utility(the_run, **more):
-    return await ScoringPipeline(reader(**more), scorers=["utility"]).results(the_run)
+    return await ScoringPipeline(reader(**more), scorers=[Utility(relevance="binary")]).results(the_run)
 
 
 async def test_udcg_of_a_selection_is_over_the_places_of_the_candidates():

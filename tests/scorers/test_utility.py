@@ -6,6 +6,8 @@ import pytest
 from support.likely_engine import LikelyEngine
 from support.reader import (
     FALSE,
+    FIRM,
+    FIRM_QUERY,
     FOUNDER,
     FOUNDER_QUERY,
     NEAR,
@@ -19,11 +21,14 @@ from support.reader import (
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.base import LabelProbs
-from ragguard.metrics import udcg, udcg_of_parts
+from ragguard.errors import InvalidInput
+from ragguard.metrics import udcg, udcg_of_parts, utility_parts
 from ragguard.records import Failure, Passage, RetrievalStep, Run
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.utility import QueryFit, Utility
 from ragguard.scorers.view import Caps
+
+BINARY = Utility(relevance="binary")
 
 
 async def utility(the_run, engine=None, scorer="utility", **more):
@@ -42,18 +47,32 @@ async def test_a_passage_is_judged_for_its_own_steps_query():
     results = await utility(two_hops())
     assert values(results, "p_abstain") == [0.1, 0.6, 0.95, 0.05]
     assert values(results, "p_relevant") == [0.9, 0.2, 0.04, 0.96]
-    assert values(results, "utility") == [0.9, -0.4, -0.05, 0.95]
-    assert values(results, "udcg") == [udcg([0.9, -0.4]), udcg([-0.05, 0.95])]
-    assert values(results, "udcg_context") == [udcg([0.9, -0.4, -0.05, 0.95])]
+    r, p = [0.9, 0.2, 0.04, 0.96], [0.1, 0.6, 0.95, 0.05]
+    assert values(results, "utility") == [0.8 * 0.9, -0.6 * 0.4, -0.92 * 0.05, 0.92 * 0.95]
+    gain, harm = utility_parts(r, p)
+    assert values(results, "udcg") == [udcg_of_parts(gain[:2], harm[:2]), udcg_of_parts(gain[2:], harm[2:])]
+    assert values(results, "udcg_context") == [udcg_of_parts(gain, harm)]
     assert [score.position for score in named(results, "utility")] == [1, 2, 1, 2]
     assert [score.metadata["k"] for score in named(results, "udcg")] == [2, 2]
 
 
-async def test_soft_utility_keeps_gain_and_harm_apart():
-    results = await utility(two_hops(), scorer=Utility(soft=True))
-    assert values(results, "utility")[0] == 0.8 * 0.9
-    gain, harm = [0.9 * 0.9, 0.2 * 0.4], [-0.1 * 0.9, -0.8 * 0.4]
-    assert values(results, "udcg")[0] == udcg_of_parts(gain, harm)
+async def test_binary_relevance_is_the_papers_utility():
+    results = await utility(two_hops(), scorer=BINARY)
+    assert values(results, "utility") == [0.9, -0.4, -0.05, 0.95]
+    assert values(results, "udcg") == [udcg([0.9, -0.4]), udcg([-0.05, 0.95])]
+    assert values(results, "udcg_context") == [udcg([0.9, -0.4, -0.05, 0.95])]
+
+
+async def test_the_option_of_the_pipeline_is_that_of_the_scorer_given_by_name_and_scores_of_both_forms_differ_in_key():
+    by_name = await utility(two_hops(), relevance="binary")
+    expected = await utility(two_hops())
+    assert values(by_name, "utility") == [0.9, -0.4, -0.05, 0.95]
+    keys = {score.key for score in named(by_name, "utility")} & {
+        score.key for score in named(expected, "utility")
+    }
+    assert not keys
+    with pytest.raises(InvalidInput, match="relevance"):
+        ScoringPipeline(reader(), relevance="hard")
 
 
 async def test_the_judge_sees_references_only_where_the_step_asked_the_question():
@@ -68,7 +87,7 @@ async def test_the_judge_sees_references_only_where_the_step_asked_the_question(
 
 async def test_before_and_after_the_guard_are_two_scores():
     guarded = run(step(FOUNDER_QUERY, [FOUNDER], candidates=[FALSE, FOUNDER, NOISE]))
-    results = await utility(guarded)
+    results = await utility(guarded, scorer=BINARY)
     assert values(results, "udcg") == [udcg([0.95])]
     assert values(results, "udcg", "candidates") == [udcg([-0.9, 0.95, -0.05])]
     before, after = named(results, "udcg", "candidates")[0], named(results, "udcg")[0]
@@ -80,7 +99,8 @@ async def test_before_and_after_the_guard_are_two_scores():
 
 
 async def test_a_passage_that_a_compressor_rewrote_stands_behind_the_candidates():
-    results = await utility(run(step(FOUNDER_QUERY, [FOUNDER], candidates=["A long text about Ada Berg."])))
+    rewritten = run(step(FOUNDER_QUERY, [FOUNDER], candidates=["A long text about Ada Berg."]))
+    results = await utility(rewritten, scorer=BINARY)
     assert [(score.position, round(score.value, 6)) for score in named(results, "utility")] == [
         (1, -0.05),
         (2, 0.95),
@@ -118,12 +138,22 @@ async def test_errors_of_sampled_probabilities_are_carried_on():
             return LabelProbs(probs.p, False, "sampled", probs.usage, stderr=probs.p * 0 + 0.1)
 
     plain = reader()
-    results = await utility(two_hops(), Sampled(label=plain.label, answer=plain.answer))
+    sampled = Sampled(label=plain.label, answer=plain.answer)
+    results = await utility(two_hops(), sampled, scorer=BINARY)
     assert {score.stderr for score in named(results, "p_abstain")} == {0.1}
     assert {score.stderr for score in named(results, "utility")} == {0.1}
     first = named(results, "udcg")[0]
     expected = first.value * (1 - first.value) * math.hypot(0.1, 0.1 / 3) / 2
     assert first.stderr == pytest.approx(expected)
+    results = await utility(two_hops(), sampled)
+    of_r = named(results, "p_relevant")[0].stderr
+    assert of_r > 0
+    first = named(results, "utility")[0]
+    assert first.stderr == pytest.approx(math.hypot(0.8 * 0.1, 2 * 0.9 * of_r))
+    udcg_of_one = named(await utility(run(step(FIRM_QUERY, [FIRM])), sampled), "udcg")[0]
+    slope = udcg_of_one.value * (1 - udcg_of_one.value)
+    inner = math.hypot((0.9 - 0.1 / 3) * 0.1, 4 / 3 * 0.9 * of_r)
+    assert udcg_of_one.stderr == pytest.approx(slope * inner)
     assert named(results, "p_abstain")[0].metadata["how"] == "sampled"
 
 
@@ -151,7 +181,7 @@ async def test_a_judge_of_its_own_is_named():
 
 async def test_learned_udcg_is_given_to_lists_with_as_many_places_as_the_weights():
     theta = {"k": 2, "ablation": None, "alpha": [2.0, 1.0], "beta": [1.0, 0.5]}
-    results = await utility(two_hops(), scorer=Utility(theta=theta))
+    results = await utility(two_hops(), scorer=Utility(theta=theta, relevance="binary"))
     assert values(results, "learned_udcg") == [
         1 / (1 + math.exp(-(2 * 0.9 - 0.5 * 0.4))), 1 / (1 + math.exp(-(-0.05 + 0.95)))
     ]  # fmt: skip

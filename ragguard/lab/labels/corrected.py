@@ -19,7 +19,7 @@ from ragguard.facts.run_facts import ANSWERS
 from ragguard.lab.labels.items import METRIC_OF, LabelItem, Place, latest, run_items
 from ragguard.lab.labels.label_file import FEWEST, Label, agreements, by_place, check_text, read_label_file
 from ragguard.metrics.agreement import auc, cohen_kappa
-from ragguard.metrics.distraction import GAMMA, udcg
+from ragguard.metrics.distraction import GAMMA, RELEVANCES, Relevance, utility_parts
 from ragguard.metrics.prediction_powered import LEAST_LABELS, CorrectedMean, corrected_mean, rogan_gladen
 from ragguard.metrics.registry import METRICS
 from ragguard.records import Score, ScoredRun
@@ -103,18 +103,17 @@ class _Rows:
         self, scored: ScoredRun, question: str, weight: float, items: Sequence[tuple[LabelItem, float]]
     ) -> None:
         """Adds the passages to the means of utility and UDCG."""
-        names = ("p_abstain", "utility", "udcg")
+        names = ("p_abstain", "p_relevant", "utility", "udcg")
         found = {(one.name, one.step_id, one.position or 0): one for one in latest(scored, *names)}
         by_step: dict[str, list[tuple[LabelItem, float, float]]] = defaultdict(list)
+        utilities = []
         for item, human in items:
             _, _, step, position = item.place
             if ("utility", step, position) in found and ("p_abstain", step, position) in found:
-                judged = found["utility", step, position].value
-                by_step[step].append((item, judged, (2 * human - 1) * item.reads))
-        count = sum(map(len, by_step.values()))
-        for rows in by_step.values():
-            for item, judged, human in rows:
-                self._add_read("utility", question, item, weight / count, judged, human)
+                utilities.append((item, found["utility", step, position].value, (2 * human - 1) * item.reads))
+                by_step[step].append((item, found["p_relevant", step, position].value, human))
+        for item, judged, labelled in utilities:
+            self._add_read("utility", question, item, weight / len(utilities), judged, labelled)
         steps = [one for one in found.values() if one.name == "udcg"]
         for score in steps:
             self._add_udcg(question, score, by_step[score.step_id], weight / len(steps))
@@ -122,19 +121,24 @@ class _Rows:
     def _add_udcg(
         self, question: str, score: Score, rows: Sequence[tuple[LabelItem, float, float]], share: float
     ) -> None:
-        """Adds a step's passages to UDCG. One label changes UDCG little, so its slope at the judge's value is used."""
+        """Adds a step's passages to UDCG. One label changes UDCG little, so its slope at the judge's value is used.
+
+        `rows` has the relevance of each passage by the judge and by people.
+        """
         value, k = score.value, score.metadata.get("k")
         places = k if isinstance(k, int) else len(rows)
-        utilities = [utility for _, utility, _ in rows] or [0.0]
-        # Given with another γ, softly, or about passages that are not all judged.
-        if len(rows) > places or abs(float(udcg(utilities, k=max(1, places))) - value) > 1e-6:
+        for form in RELEVANCES:
+            worths = [_worth(judged, item.reads, form) for item, judged, _ in rows]
+            inside = sum(worths)
+            if len(rows) <= places and abs(1 / (1 + math.exp(-inside / max(1, places))) - value) < 1e-6:
+                break
+        else:  # given with another γ, or about passages that are not all judged
             self.unusual.add("udcg")
             return
-        slope, inside = value * (1 - value), 0.0
-        for item, *sides in rows:
-            judged, human = (one if one > 0 else GAMMA * one for one in sides)
-            inside += judged
-            self._add_read("udcg", question, item, share * slope / places, judged, human)
+        slope = value * (1 - value)
+        for worth, (item, _, human) in zip(worths, rows, strict=True):
+            labelled = math.nan if math.isnan(human) else _worth(human, item.reads, "probability")
+            self._add_read("udcg", question, item, share * slope / places, worth, labelled)
         self.constants[question] += share * (value - slope * inside / places if places else value)
 
     def _add_read(
@@ -178,6 +182,12 @@ class _Rows:
         if name == "p_relevant":
             check = rogan_gladen([value >= 0.5 for value in judged], labelled, strata)
             found.rogan_gladen = None if math.isnan(check) else check
+
+
+def _worth(relevant: float, reads: float, form: Relevance) -> float:
+    """Returns what a passage adds to the sum inside of UDCG."""
+    gain, harm = utility_parts(relevant, 1 - reads, form)
+    return float(gain + GAMMA * harm)
 
 
 def corrected(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str = "ragguard.db") -> Corrections:

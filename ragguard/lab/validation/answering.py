@@ -21,6 +21,7 @@ from ragguard.errors import EngineProtocolError, LowLabelMass, PromptTooLong, Ra
 from ragguard.lab.validation.contexts import OUTCOMES, Context, Progress, Scored, score_contexts, silent
 from ragguard.lab.validation.correlations import measured, tables
 from ragguard.lab.validation.entailers import WordEntailer
+from ragguard.metrics.distraction import Relevance
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.asker import Asker, Models
 from ragguard.scorers.estimates import Meanings
@@ -147,6 +148,7 @@ async def answered_and_scored(
     judge: Engine | None = None,
     scorers: Sequence[str] = (),
     *,
+    relevance: Relevance = "probability",
     progress: Progress = silent,
 ) -> list[Scored]:
     """Returns the contexts, which have texts, with their scores; those that have references and no outcome are answered
@@ -159,7 +161,7 @@ async def answered_and_scored(
     for at, one in zip(open_, graded, strict=True):
         known[at] = one
     return await score_contexts(
-        known, reader, judge=judge, scorers=scorers or ("utility",), progress=progress
+        known, reader, judge=judge, scorers=scorers or ("utility",), relevance=relevance, progress=progress
     )
 
 
@@ -172,6 +174,7 @@ async def compare_readers(
     *,
     judge: Engine | None = None,
     scorers: Sequence[str] = (),
+    relevance: Relevance = "probability",
     progress: Progress = silent,
 ) -> list[Table]:
     """Returns what each reader answers, and which metrics go with its outcomes; raises the error of one that fails.
@@ -186,7 +189,9 @@ async def compare_readers(
     for reader in readers.values():
         await reader.info()  # one that is not there ends the command before another one was asked for hours
     for name, reader in readers.items():
-        scored = await answered_and_scored(asked, reader, judge, scorers, progress=progress)
+        scored = await answered_and_scored(
+            asked, reader, judge, scorers, relevance=relevance, progress=progress
+        )
         rows += _answers(name, scored)
         missing = {f"{one.scorer}: {one.message}" for context in scored for one in context.failures}
         notes += [f"{name}: {why}." for why in sorted(missing)[:3]]

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.metrics.arrays import Floats
+from ragguard.metrics.distraction import Relevance
 from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
 from ragguard.runtime.limiter import in_parallel
@@ -84,6 +85,8 @@ class Scored:
     scores: tuple[Score, ...] = ()
     """All scores, including those of passages."""
     failures: tuple[Failure, ...] = ()
+    relevance: Relevance = "probability"
+    """The form of relevance in the utilities."""
 
     def of_passages(self, name: str) -> tuple[float | None, ...]:
         """Returns the score of that name for each passage, in the context's order; None where there is none."""
@@ -145,6 +148,7 @@ async def score_contexts(
     *,
     judge: Engine | None = None,
     scorers: Sequence[str | Scorer] = ("utility",),
+    relevance: Relevance = "probability",
     progress: Progress = silent,
 ) -> list[Scored]:
     """Returns the values of all metrics for each context, in their order.
@@ -158,6 +162,7 @@ async def score_contexts(
         shared,
         judge=shared if judge is None or judge is engine else connect(judge),
         scorers=scorers,
+        relevance=relevance,
         caps=Caps(passages=max(longest, 1), sub_questions=64, prompt_tokens=10**9),
     )
 
@@ -170,7 +175,13 @@ async def score_contexts(
         values = {score.name: score.value for score in found.scores if score.level != "passage"}
         done += 1
         progress("scoring", done, len(contexts))
-        return Scored(context, values | rank_values(context), tuple(found.scores), tuple(found.failures))
+        return Scored(
+            context,
+            values | rank_values(context),
+            tuple(found.scores),
+            tuple(found.failures),
+            relevance=relevance,
+        )
 
     progress("scoring", 0, len(contexts))
     return await in_parallel([partial(scored, one) for one in contexts], _CONCURRENCY)

@@ -18,7 +18,7 @@ from ragguard.errors import CalibrationError
 from ragguard.lab.validation.contexts import Scored
 from ragguard.metrics.agreement import Correlation, Difference, correlate, paired_bootstrap
 from ragguard.metrics.arrays import Booleans, Floats, Integers
-from ragguard.metrics.distraction import GAMMA, LearnedUdcg, udcg
+from ragguard.metrics.distraction import GAMMA, LearnedUdcg, Parts, Relevance, udcg_of_parts, utility_parts
 from ragguard.storage.files.calibration import save_calibration
 
 UDCG, FITTED_GAMMA, LEARNED = "udcg", "udcg, fitted γ", "learned_udcg"
@@ -34,7 +34,7 @@ class UdcgFit:
     """The weights of UDCG that order graded answers best, and how they do on questions they were not fitted on."""
 
     utility: Mapping[str, Any]
-    """The settings of the scorer `Utility`: `gamma`, and `theta` where enough contexts had one length."""
+    """The settings of the scorer `Utility`: `relevance`, `gamma`, and `theta` if enough contexts had one length."""
     contexts: int
     questions: int
     """The number of questions whose contexts had different outcomes."""
@@ -51,29 +51,35 @@ class UdcgFit:
 
 
 class _Contexts:
-    """The utilities of contexts as columns."""
+    """The gains and harms of the passages of contexts as columns."""
 
     def __init__(self, scored: Sequence[Scored]) -> None:
         known = []
         for at, one in enumerate(scored):
-            utilities = one.of_passages("utility")
-            if one.context.outcome is not None and "udcg" in one.values and None not in utilities:
-                known.append((at, one.context, [value for value in utilities if value is not None]))
+            r, p = one.of_passages("p_relevant"), one.of_passages("p_abstain")
+            if one.context.outcome is not None and "udcg" in one.values and None not in (*r, *p):
+                judged = np.array([r, p], dtype=np.float64)
+                known.append((at, one.context, utility_parts(judged[0], judged[1], one.relevance)))
+        self.relevance: Relevance = scored[0].relevance if scored else "probability"
         self.rows = np.array([at for at, _, _ in known], dtype=np.intp)
         self.outcome = np.array([context.outcome for _, context, _ in known], dtype=np.float64)
         numbers: dict[str, int] = {}
         self.question = np.array(
             [numbers.setdefault(context.question_id, len(numbers)) for _, context, _ in known], dtype=np.intp
         )
-        self.places = np.array([context.k or len(found) or 1 for _, context, found in known], dtype=np.intp)
-        self.utilities = np.zeros((len(known), int(self.places.max(initial=0))))
-        for row, (_, _, found) in enumerate(known):
-            self.utilities[row, : len(found)] = found
+        counts = [np.size(parts.gain) for *_, parts in known]
+        self.places = np.array(
+            [context.k or count or 1 for (_, context, _), count in zip(known, counts, strict=True)],
+            dtype=np.intp,
+        )
+        self.gains, self.harms = np.zeros((2, len(known), int(self.places.max(initial=0))))
+        for row, (*_, parts) in enumerate(known):
+            self.gains[row, : counts[row]], self.harms[row, : counts[row]] = parts
         self.differing = sorted(varied(self.question, self.outcome))
         """The questions whose contexts have different outcomes."""
         self.varied = np.isin(self.question, self.differing)
-        counts = Counter(self.places[self.varied].tolist())
-        self.length = max(counts, key=lambda one: (counts[one], one), default=0)
+        lengths = Counter(self.places[self.varied].tolist())
+        self.length = max(lengths, key=lambda one: (lengths[one], one), default=0)
         """The commonest number of places."""
         self.same = self.places == self.length
 
@@ -81,8 +87,7 @@ class _Contexts:
         """Returns the weight of harm that orders most pairs of these contexts, every question counting alike; among
         equals the one next to the usual one."""
         first, second, weights = _pairs(self.question, self.outcome, chosen & self.varied)
-        gain = np.maximum(self.utilities, 0).sum(axis=1) / self.places
-        harm = np.minimum(self.utilities, 0).sum(axis=1) / self.places
+        gain, harm = self.gains.sum(axis=1) / self.places, self.harms.sum(axis=1) / self.places
         gaps = (gain[first] - gain[second])[:, None] + (harm[first] - harm[second])[:, None] * _GAMMAS
         rightly = np.where(np.abs(gaps) > _TOLERANCE, np.sign(gaps), 0.0).T @ weights
         best = np.flatnonzero(rightly >= rightly.max() - _TOLERANCE)
@@ -91,13 +96,19 @@ class _Contexts:
     def theta(self, chosen: Booleans) -> LearnedUdcg:
         """Returns the weights by place that are learnt from those of these contexts that have the commonest length."""
         rows = chosen & self.varied & self.same
-        utilities = self.utilities[rows, : self.length]
-        return LearnedUdcg(self.length).fit(utilities, self.outcome[rows], self.question[rows])
+        return LearnedUdcg(self.length).fit(self.parts(rows), self.outcome[rows], self.question[rows])
+
+    def parts(self, rows: Booleans) -> Parts:
+        """Returns gain and harm of these contexts, which have the commonest length."""
+        return Parts(self.gains[rows, : self.length], self.harms[rows, : self.length])
 
     def udcg(self, chosen: Booleans, gamma: float) -> list[float]:
         """Returns UDCG of these contexts."""
         rows = np.flatnonzero(chosen)
-        return [float(udcg(self.utilities[at, : self.places[at]], gamma)) for at in rows]
+        return [
+            float(udcg_of_parts(self.gains[at, :k], self.harms[at, :k], gamma))
+            for at, k in zip(rows, self.places[rows], strict=True)
+        ]
 
 
 def held_out_values(scored: Sequence[Scored]) -> dict[str, Floats]:
@@ -120,8 +131,8 @@ def held_out_values(scored: Sequence[Scored]) -> dict[str, Floats]:
         here, others = part == number, part != number
         columns[FITTED_GAMMA][contexts.rows[here]] = contexts.udcg(here, contexts.gamma(others))
         if learnable:
-            utilities = contexts.utilities[here & same, : contexts.length]
-            columns[LEARNED][contexts.rows[here & same]] = contexts.theta(others)(utilities)
+            parts = contexts.parts(here & same)
+            columns[LEARNED][contexts.rows[here & same]] = contexts.theta(others)(parts)
     return columns
 
 
@@ -149,7 +160,7 @@ def fit_udcg(scored: Sequence[Scored], engine: str = "", judge: str = "") -> Udc
         for name, values in fitted.items()
     }
     theta = contexts.theta(everywhere).to_dict() if LEARNED in fitted else None
-    weights = {"gamma": contexts.gamma(everywhere), "theta": theta}
+    weights = {"relevance": contexts.relevance, "gamma": contexts.gamma(everywhere), "theta": theta}
     questions = len(contexts.differing)
     return UdcgFit(weights, len(contexts.rows), questions, held_out, gains=gains, engine=engine, judge=judge)
 

@@ -7,7 +7,7 @@ import pytest
 from ragguard import world
 from ragguard.engines.connect import connect
 from ragguard.lab.validation.contexts import Context, rank_values, score_contexts
-from ragguard.metrics import udcg
+from ragguard.metrics import udcg_of_parts, utility_parts
 from ragguard.records import Passage
 
 
@@ -66,7 +66,8 @@ async def test_scores_of_the_pipeline_come_with_the_rank_measures():
     for one in found:
         utilities = one.of_passages("utility")
         assert len(utilities) == 4
-        assert one.values["udcg"] == pytest.approx(float(udcg(utilities)))
+        judged = (one.of_passages(name) for name in ("p_relevant", "p_abstain"))
+        assert one.values["udcg"] == pytest.approx(float(udcg_of_parts(*utility_parts(*judged))))
         assert one.values["udcg"] == one.values["udcg_context"]
         assert one.values["ndcg_at_k"] == 1.0
         assert "utility" not in one.values

@@ -8,19 +8,26 @@ import pytest
 from ragguard.lab.validation.contexts import Context, Scored
 from ragguard.lab.validation.correlations import measured, tables
 from ragguard.lab.validation.udcg_fit import FITTED_GAMMA, LEARNED, fit_udcg, held_out_values
-from ragguard.metrics import udcg
+from ragguard.metrics import udcg, utility
 from ragguard.records import Passage, Score
 
 
 def context(question, number, utilities, outcome):
     passages = tuple(Passage(f"{question} {number} {at}") for at in range(len(utilities)))
     scores = tuple(
-        Score("utility", value, "passage", "r", position=at) for at, value in enumerate(utilities, 1)
+        Score(name, value, "passage", "r", position=at)
+        for at, utility in enumerate(utilities, 1)
+        for name, value in (("p_relevant", float(utility > 0)), ("p_abstain", 1 - abs(utility)))
     )
     made = Context(
         id=f"{question}/{number}", question_id=question, question=question, passages=passages, outcome=outcome
     )
     return Scored(made, {"udcg": float(udcg(utilities))}, scores)
+
+
+def utilities_of(scored):
+    pairs = zip(scored.of_passages("p_relevant"), scored.of_passages("p_abstain"), strict=True)
+    return [float(utility(r, p)) for r, p in pairs]
 
 
 def worth_of(gamma, by_place=(1.0, 1.0, 1.0)):
@@ -61,7 +68,7 @@ def test_a_context_is_never_fitted_on_its_own_question():
     some = list(world(worth_of(1.0), questions=10))
     turned = [
         one if one.context.question_id != "q0"
-        else context("q0", at, one.of_passages("utility"), -one.context.outcome)
+        else context("q0", at, utilities_of(one), -one.context.outcome)
         for at, one in enumerate(some)
     ]  # fmt: skip
     before, after = held_out_values(some), held_out_values(turned)
