@@ -38,7 +38,10 @@ async def test_the_report_calls_misleading_what_the_guard_would_drop(tmp_path, r
                 decision = await guard.aprune(case.question, passages)
                 judged = await guard.judged(case.question, passages)
                 run.answered("nobody")
-            expected[run.id] = ([one.utility for one in judged], {drop.position for drop in decision.would_drop})
+            expected[run.id] = (
+                [one.utility for one in judged],
+                {drop.position for drop in decision.would_drop},
+            )
     assert any(dropped for _, dropped in expected.values()), "there must be something to drop"
     reader = StoreReader(store)
     for run_id, (utilities, dropped) in expected.items():
