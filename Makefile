@@ -22,7 +22,7 @@ help:
 	@echo "make test-foreign  telemetry beside other instrumentations, in an environment of its own"
 	@echo "make test-ray      scoring on a real Ray cluster of two nodes, in an environment of its own (0.6 GB)"
 	@echo "make test-phoenix  telemetry against a real Phoenix, in an environment of its own"
-	@echo "make bench-NAME    a benchmark of benchmarks/, such as bench-metrics"
+	@echo "make bench-NAME    a benchmark of benchmarks/, such as bench-metrics; ARGS=--quick is a check of seconds"
 	@echo "make docs          the site of docs/ with the reference from the docstrings, in docs/_build"
 	@echo "make pictures      the pictures of the report and of Phoenix in docs/images, anew (needs Chromium)"
 	@echo "make study-NAME     a study on nano's world: distraction, distractors, belief, retrieval, sets, coverage, judges, decisions, likelihood, lists"
@@ -102,6 +102,7 @@ test-foreign: .venv/.dev
 
 test-ray: .venv/.dev
 	python=$$($(ENVIRONMENT) ray) && $$python -m pytest tests/on_ray
+	$(BIN)/python -m pytest -q tests/benchmarks -k ray
 
 test-phoenix: .venv/.dev
 	-$(ENVIRONMENT) phoenix
@@ -119,7 +120,7 @@ docs: .venv/.docs
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build
 
 bench-%: .venv/.dev
-	$(BIN)/python benchmarks/$*.py
+	$(BIN)/python benchmarks/$*.py $(ARGS)
 
 study-%: .venv/.dev
 	$(BIN)/python -m studies $* $(ARGS)

@@ -21,7 +21,6 @@ Beside them: fixed numbers of searches, and the agent without advice.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import random
@@ -39,6 +38,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import record
+from benchmarks.options import is_quick, parse, parser
 from ragguard import Passage, RagGuard, RetrievalStep, Run, world
 from ragguard.advice import KnownOutcome
 from ragguard.advice.loop import LoopAdviser
@@ -71,7 +71,7 @@ AT_ONCE = 4
 BUDGET_MS = 600_000
 JUDGES = (None, 0.95)
 """The judges: nano itself, and nano with noise that leaves this AUC."""
-HARD_CORPUS = 1500
+HARD_CORPUS = 100 if is_quick() else 1500
 """How many plain passages lie between those of the hard questions."""
 RECORDED = Path(__file__).parent / "results" / "advice.json"
 FOLLOWED = LoopAdviser(max_hops=MOST)
@@ -396,18 +396,16 @@ async def measure_actions(kind: str, strength: float | None, cases: int) -> dict
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--calibration", type=int, default=CASES[0], help="questions to calibrate on")
-    parser.add_argument("--cases", type=int, default=CASES[1], help="questions to measure")
-    parser.add_argument(
+    options = parser(__doc__)
+    options.add_argument("--calibration", type=int, default=CASES[0], help="questions to calibrate on")
+    options.add_argument("--cases", type=int, default=CASES[1], help="questions to measure")
+    options.add_argument(
         "--unanswered", type=int, default=CASES[2], help="further questions without an answer"
     )
-    parser.add_argument(
+    options.add_argument(
         "--actions", action="store_true", help="measure what the actions mean, and nothing else"
     )
-    args = parser.parse_args()
+    args = parse(options, calibration=9, cases=2, unanswered=1)
     sizes = (args.calibration, args.cases, args.unanswered)
     known = json.loads(RECORDED.read_text("utf-8")) if args.actions else {}
     ways = {"ways_measured": known.get("ways_measured", known["measured"])} if args.actions else {}

@@ -16,7 +16,6 @@ what was asked instead, such as another name that the agent took over.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 import time
@@ -34,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.advice import AT_ONCE, JUDGES, Trip, advised, trips
 from benchmarks.machine import record
+from benchmarks.options import parse, parser
 from ragguard import RagGuard
 from ragguard.advice import evidence
 from ragguard.engines.connect import connect
@@ -95,7 +95,7 @@ async def _stages(
         async with RagGuard(engine, judge=judge, store=None, scorers=()) as rg:
             for bounds in (CONTESTED_RULES if by_score else RULES).values():
                 contested.SURE, contested.ANSWERS = bounds  # this process measures nothing else
-                evidence.SURE = contested.SURE
+                vars(evidence)["SURE"] = contested.SURE
                 if by_score:
                     said.append(
                         await in_parallel([partial(scored, pipeline, trip) for trip in made], AT_ONCE)
@@ -176,15 +176,13 @@ def figures(found: Sequence[Stage], rules: Sequence[str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--contested", action="store_true", help="judge by the score `contested`")
-    parser.add_argument("--first-seed", type=int, help="the first of them")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="seeds for each kind of question and judge")
-    parser.add_argument("--questions", type=int, default=QUESTIONS, help="questions of a seed")
-    parser.add_argument("--workers", type=int, default=1, help="processes")
-    args = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--contested", action="store_true", help="judge by the score `contested`")
+    options.add_argument("--first-seed", type=int, help="the first of them")
+    options.add_argument("--seeds", type=int, default=SEEDS, help="seeds for each kind of question and judge")
+    options.add_argument("--questions", type=int, default=QUESTIONS, help="questions of a seed")
+    options.add_argument("--workers", type=int, default=1, help="processes")
+    args = parse(options, seeds=1, questions=2)
     usual = CONTESTED_SEED if args.contested else FIRST_SEED
     first = usual if args.first_seed is None else args.first_seed
     rules = list(CONTESTED_RULES if args.contested else RULES)

@@ -19,7 +19,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.machine import machine, record
+from benchmarks.machine import record
+from benchmarks.options import parse, parser
 from ragguard import Passage, RagGuard, RetrievalStep, Run
 from ragguard.engines.base import EngineInfo, LabelProbs, Sample, Samples
 from ragguard.records import Usage
@@ -27,7 +28,6 @@ from ragguard.records import Usage
 AGENTS = (1, 10, 40, 200)
 LATENCY_S = 0.01
 BUDGET_MS = 300.0
-SECONDS = 5.0
 PASSAGES = 3
 
 
@@ -66,7 +66,7 @@ def run_of(agent: int, turn: int) -> Run:
     return Run(question=question, steps=[RetrievalStep(query=question, passages=passages)])
 
 
-async def measured(agents: int) -> dict[str, Any]:
+async def measured(agents: int, seconds: float) -> dict[str, Any]:
     """Returns the figures for so many agents that ask at once."""
     waits: list[float] = []
     statuses: dict[str, int] = {}
@@ -74,7 +74,7 @@ async def measured(agents: int) -> dict[str, Any]:
         first = await rg.advice.aadvise(run_of(-1, 0), 10_000)
         if first.status != "judged" or not first.usage.requests:
             raise SystemExit(f"the engine was not asked: {first}")
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + seconds
 
         async def agent(number: int) -> None:
             turn = 0
@@ -100,11 +100,14 @@ async def measured(agents: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measures each number of agents and prints its row."""
+    options = parser(__doc__)
+    options.add_argument("--seconds", type=float, default=5.0, help="how long each number of agents asks")
+    seconds = parse(options, seconds=0.3).seconds
     rows = []
     for agents in AGENTS:
-        rows.append(asyncio.run(measured(agents)))
+        rows.append(asyncio.run(measured(agents, seconds)))
         print(rows[-1], flush=True)
-    print(record("advice_load", {"machine": machine(), "budget_ms": BUDGET_MS, "rows": rows}))
+    print(record("advice_load", {"budget_ms": BUDGET_MS, "rows": rows}))
 
 
 if __name__ == "__main__":

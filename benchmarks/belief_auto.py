@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 from collections import Counter
+from pathlib import Path
 from statistics import fmean
+from typing import Any
 
-from machine import record
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.machine import record
+from benchmarks.options import parse, parser
 from ragguard import world
 from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.nano.nano_engine import NanoEngine
-from ragguard.engines.requests import DrawRequest
+from ragguard.engines.requests import DrawRequest, Request
 from ragguard.records import Run, Score
 from ragguard.scorers.belief import Belief, By
 from ragguard.scorers.pipeline import ScoringPipeline
-
-RUNS = 12
-"""The runs of each kind: one and two hops; in each third all is found, a hop is missed, a hop misleads."""
 
 
 class Counted(Layer):
@@ -31,7 +33,7 @@ class Counted(Layer):
         super().__init__(engine)
         self.asked: Counter[str] = Counter()
 
-    async def send(self, request):
+    async def send(self, request: Request) -> Any:
         self.asked["prompts"] += len(request.prompts)
         if isinstance(request, DrawRequest):
             self.asked["answers"] += request.n * len(request.prompts)
@@ -50,10 +52,10 @@ async def measure(by: By, runs: list[Run]) -> tuple[Counter[str], dict[tuple[int
     return engine.asked, found
 
 
-def made() -> list[Run]:
+def made(number: int) -> list[Run]:
     runs = []
     for hops in (1, 2):
-        for at, case in enumerate(world.cases(RUNS, seed=5, hops=hops)):
+        for at, case in enumerate(world.cases(number, seed=5, hops=hops)):
             wrong = (1 + at // 3 % hops,)
             miss, mislead = ((), (), wrong)[at % 3], ((), wrong, ())[at % 3]
             runs.append(world.make_run(case, seed=5, useless_steps=1, miss=miss, mislead=mislead))
@@ -61,7 +63,12 @@ def made() -> list[Run]:
 
 
 async def main() -> None:
-    runs = made()
+    options = parser(__doc__)
+    options.add_argument(
+        "--runs", type=int, default=12,
+        help="runs of one hop and runs of two; in each third all is found, a hop is missed, a hop misleads",
+    )  # fmt: skip
+    runs = made(parse(options, runs=3).runs)
     asked, full = await measure("samples", runs)
     fewer, auto = await measure("auto", runs)
     both = [(full[key], auto[key]) for key in full if key in auto]

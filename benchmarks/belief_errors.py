@@ -12,13 +12,17 @@ of 0.9 to 1.3, a share of 0.93 to 0.97. Where the spread is almost none the floo
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import math
+import sys
+from pathlib import Path
 
 import numpy as np
-from machine import record
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.machine import record
+from benchmarks.options import parse, parser
 from ragguard import connect, world
 from ragguard.engines.base import Engine
 from ragguard.engines.entailer import EngineEntailer
@@ -27,18 +31,22 @@ from ragguard.errors import RagguardError
 from ragguard.metrics.arrays import Floats
 from ragguard.records import Run
 from ragguard.scorers.asker import Asker, Models
-from ragguard.scorers.estimates import Estimator, Meanings
+from ragguard.scorers.estimates import Estimator, Kind, Meanings
 from ragguard.scorers.probes import belief
 from ragguard.scorers.question import SampleAnswer, answered
 from studies.hard_world import hard_cases
 
-NAMES = {"soft": "seper", "hard": "seper_hard", "entropy": "semantic_entropy"}
-DELTAS = {"soft": "delta_seper", "hard": "delta_seper_hard", "entropy": "delta_semantic_entropy"}
+NAMES: dict[Kind, str] = {"soft": "seper", "hard": "seper_hard", "entropy": "semantic_entropy"}
+DELTAS: dict[Kind, str] = {
+    "soft": "delta_seper",
+    "hard": "delta_seper_hard",
+    "entropy": "delta_semantic_entropy",
+}
 SPREAD = 0.01
 """The least standard deviation over the draws with which a context counts as one where the score varies."""
 
 
-async def estimates(run: Run, engine: Engine, draws: int) -> dict[str, Floats]:
+async def estimates(run: Run, engine: Engine, draws: int) -> dict[Kind, Floats]:
     """Returns, for each kind of belief, (contexts, draws, 2): values and stated errors without a passage and after each
     step."""
     prompts = load_prompts((await engine.info()).prompts)
@@ -52,10 +60,10 @@ async def estimates(run: Run, engine: Engine, draws: int) -> dict[str, Floats]:
         for context in contexts
         for seed in range(draws)
     ]
-    drawn = {
+    drawn: dict[tuple[str, ...], SampleAnswer | RagguardError] = {
         (str(at),): SampleAnswer(answered(answer).samples) for at, answer in enumerate(await asker(questions))
     }
-    found = await Estimator().beliefs(drawn, tuple(run.references), Meanings(run.question, asker))
+    found = await Estimator().beliefs(drawn, tuple(run.references or ()), Meanings(run.question, asker))
     tables = {}
     for kind in NAMES:
         # A judge that is unsure of its own words gives no belief: that draw is left out of mean and spread.
@@ -100,10 +108,10 @@ async def measured(seed: int, runs: int, draws: int) -> list[list[object]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--draws", type=int, default=50)
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--runs", type=int, default=10)
+    options.add_argument("--draws", type=int, default=50)
+    given = parse(options, runs=4, draws=6)
     sets = {}
     for name, seed in (("chosen on", 100), ("held out", 150)):
         sets[name] = asyncio.run(measured(seed, given.runs, given.draws))

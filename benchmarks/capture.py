@@ -28,7 +28,6 @@ Missed in the results kept here, on an idle machine whose clock goes at two spee
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -43,6 +42,7 @@ from rich.table import Table
 from support.cached_venv import CachedVenv, UnavailableError
 
 from benchmarks.machine import record
+from benchmarks.options import is_quick, parse, parser
 
 ROOT = Path(__file__).parents[1]
 LANGFUSE = CachedVenv(
@@ -71,12 +71,10 @@ microseconds at the 99th percentile is a hook's own time."""
 
 def main() -> None:
     """Measures, prints, keeps."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--no-langfuse", action="store_true", help="without Langfuse")
-    parser.add_argument("--rounds", type=int, default=30, help="how often each contender has its turn")
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--no-langfuse", action="store_true", help="without Langfuse")
+    options.add_argument("--rounds", type=int, default=30, help="how often each contender has its turn")
+    arguments = parse(options, rounds=1, no_langfuse=True)
     python = Path(sys.executable)
     if not arguments.no_langfuse:
         try:
@@ -104,7 +102,10 @@ def main() -> None:
 def _measured(python: Path, framework: str, rounds: int) -> dict[str, Any]:
     worker = ROOT / "benchmarks" / "capture_worker.py"
     done = subprocess.run(
-        [python, worker, framework, str(rounds)], capture_output=True, text=True, check=False
+        [python, worker, framework, str(rounds), *["--quick"] * is_quick()],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise SystemExit(f"{framework}: {done.stderr.strip()[-2000:]}")

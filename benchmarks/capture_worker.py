@@ -1,6 +1,6 @@
 """Measures one framework for `benchmarks/capture.py`: retrievals with nothing attached, with ragguard, with its peers.
 
-    python benchmarks/capture_worker.py langchain | llama_index [ROUNDS]
+    python benchmarks/capture_worker.py langchain | llama_index ROUNDS [--quick]
 
 Prints JSON. The contenders take turns in one process, so that a busy moment strikes all; each has until the
 turn's end to do in the background what it likes, and is then asked to finish before the next one's turn. "empty"
@@ -31,15 +31,15 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
+from benchmarks.options import is_quick
 from ragguard import RagGuard
 
 PASSAGES, SIZE = 20, 2048
-ROUNDS, CALLS = 30, 50
-HOOK_CALLS = 3000
-TASKS, STALL_SECONDS, STALL_TURNS = 64, 2.0, 5
-SINGLE_CALLS, PAUSE = 50, 0.01
+CALLS, HOOK_CALLS = (2, 20) if is_quick() else (50, 3000)
+TASKS, STALL_SECONDS, STALL_TURNS = (4, 0.1, 1) if is_quick() else (64, 2.0, 5)
+SINGLE_CALLS, PAUSE = (2, 0.01) if is_quick() else (50, 0.01)
 """Retrievals one at a time, with a pause in seconds between them: a service with little to do."""
-SATURATED_CALLS = 1000
+SATURATED_CALLS = 32 if is_quick() else 1000
 """Retrievals on an event loop that has no pause."""
 TEXTS = [f"{number} " + "retrieval " * (SIZE // 10) for number in range(PASSAGES)]
 
@@ -147,9 +147,9 @@ def llama_index(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]
     from inspect import signature
 
     from llama_index.core.base.base_retriever import BaseRetriever
-    from llama_index.core.instrumentation import get_dispatcher
     from llama_index.core.instrumentation.span_handlers import NullSpanHandler
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+    from llama_index_instrumentation import get_dispatcher
     from openinference.instrumentation.llama_index import LlamaIndexInstrumentor
 
     from ragguard.capture.declarations import CaptureOptions
@@ -186,7 +186,7 @@ def llama_index(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]
 
     def alone(rg: RagGuard) -> Callable[[], tuple[float, ...]]:
         spans, bound = (
-            Spans(rg.recorder, CaptureOptions()),
+            Spans(rg.recorder, CaptureOptions.checked(None, None, None)),
             signature(FixedRetriever.retrieve).bind(retriever, "which firm is based in Oslo?"),
         )
 
@@ -271,9 +271,15 @@ def langchain(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]]:
 
         return once
 
+    def attach(handler: BaseCallbackHandler) -> None:
+        config["callbacks"] = [handler]
+
+    def detach() -> None:
+        config.pop("callbacks", None)
+
     empty = Empty()
     contenders = [
-        Contender("empty", lambda: config.update(callbacks=[empty]), lambda: config.pop("callbacks", None)),
+        Contender("empty", lambda: attach(empty), detach),
         ragguard(folder, instrument, uninstrument),
         openinference(LangChainInstrumentor()),
     ]
@@ -289,8 +295,8 @@ def langchain(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]]:
         contenders.append(
             Contender(
                 "langfuse",
-                lambda: config.update(callbacks=[handler]),
-                lambda: config.pop("callbacks", None),
+                lambda: attach(handler),
+                detach,
                 client.flush,
             )
         )
@@ -422,7 +428,7 @@ def percentiles(values: list[float]) -> dict[str, float]:
     }
 
 
-def measure(name: str, rounds: int = ROUNDS) -> dict[str, Any]:
+def measure(name: str, rounds: int) -> dict[str, Any]:
     """All contenders, round by round."""
     with tempfile.TemporaryDirectory() as folder:
         framework, watching, alone = (llama_index if name == "llama_index" else langchain)(folder)
@@ -436,7 +442,7 @@ def measure(name: str, rounds: int = ROUNDS) -> dict[str, Any]:
                 if number:  # the first round is for warming up
                     for mode, micros in taken.items():
                         contender.micros[mode] += micros
-        for number in range(rounds // 2 + 1):
+        for number in range(max(2, rounds // 2 + 1)):
             for contender in random.sample(contenders, len(contenders)):
                 one, many = load(contender, single, framework), load(contender, saturated, framework)
                 if number:
@@ -460,4 +466,4 @@ def measure(name: str, rounds: int = ROUNDS) -> dict[str, Any]:
 
 if __name__ == "__main__":
     random.seed(0)
-    print(json.dumps(measure(sys.argv[1], *map(int, sys.argv[2:]))))
+    print(json.dumps(measure(sys.argv[1], int(sys.argv[2]))))

@@ -9,12 +9,16 @@ values, one metric and ten (unrelated, and related as metrics of one run are). T
 
 from __future__ import annotations
 
-import argparse
+import sys
 from math import erf, sqrt
+from pathlib import Path
 
 import numpy as np
-from machine import record
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.machine import record
+from benchmarks.options import parse, parser
 from ragguard.metrics.agreement import sign_flips
 from ragguard.metrics.arrays import Floats
 
@@ -38,16 +42,16 @@ def called(
     different = held = 0
     for _ in range(pairs):
         before, after = (drawn(random, kind, metrics, questions, related) for _ in range(2))
-        found = sign_flips(after + effect - before, draws=1999)
+        found = sign_flips([*(after + effect - before)], draws=1999)
         different += min(one.p_adjusted for one in found) <= LEVEL
         held += found[0].low <= effect <= found[0].high
     return different / pairs, held / pairs
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=2000)
-    pairs = parser.parse_args().pairs
+    options = parser(__doc__)
+    options.add_argument("--pairs", type=int, default=2000)
+    pairs = parse(options, pairs=2).pairs
     rows = []
     for kind in KINDS:
         for metrics, related in ((1, 0.0), (10, 0.0), (10, 0.5)):

@@ -21,17 +21,21 @@ the judge; `raw_held` how often the judge's own 95 % interval holds the truth.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import math
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from machine import record
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.machine import record
+from benchmarks.options import parse, parser
 from ragguard import connect
 from ragguard.engines.prompts import load_prompts
 from ragguard.lab.labels.items import LabelItem, in_order_of_worth
@@ -164,7 +168,7 @@ def draws(
         taken = random_.choice(len(every) // PLACES, RUNS, replace=False)
         cells = (taken[:, None] * PLACES + np.arange(PLACES)).ravel()
         inside = {cell: row for row, cell in enumerate(cells.tolist())}
-        chosen = in_order_of_worth([every[cell] for cell in cells], number, seed=seed[0])
+        chosen = in_order_of_worth([every[cell] for cell in cells.tolist()], number, seed=seed[0])
         rows = [inside[at[item.place]] for item in chosen]
         some = random_.choice(len(cells), number, replace=False)
         found = {}
@@ -176,7 +180,7 @@ def draws(
             margin = 1.96 * float(values.std(ddof=1)) / len(values) ** 0.5
             alone = math.nan
             if seed[0] % 5 == 0:
-                mean_alone = interval(name, judged, only(human, some), reads[cells], weight=0.0)
+                mean_alone = interval(name, judged, only(human, some.tolist()), reads[cells], weight=0.0)
                 alone = mean_alone.high - mean_alone.low
             found[name] = Draw(
                 mean.low <= goal <= mean.high, mean.low > goal, abs(mean.raw - goal) <= margin,
@@ -187,11 +191,11 @@ def draws(
 
 def main() -> None:
     """Prints and records a row for each strength of judges and number of labels."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--draws", type=int, default=500, help="draws for each of the four judges")
-    parser.add_argument("--cases", type=int, default=3000)
-    parser.add_argument("--prose", action="store_true", help="smol on the examination's prose")
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--draws", type=int, default=500, help="draws for each of the four judges")
+    options.add_argument("--cases", type=int, default=3000)
+    options.add_argument("--prose", action="store_true", help="smol on the examination's prose")
+    given = parse(options, draws=1, cases=200)
     pool = asyncio.run(prose_pool() if given.prose else hard_pool(given.cases))
     right = columns(pool.truth.astype(float), pool.abstains)
     by_run = right["udcg"].reshape(-1, PLACES).mean(axis=1)

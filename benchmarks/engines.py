@@ -15,7 +15,6 @@ same is measured once more on a model of a single layer: what is left is what as
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -40,6 +39,7 @@ from support.environments import VLLM
 from support.vllm_server import serve
 
 from benchmarks.machine import record
+from benchmarks.options import parse, parser
 from ragguard import world
 from ragguard.engines.base import Prompt
 from ragguard.engines.connect import connect
@@ -47,7 +47,7 @@ from ragguard.engines.http.server import VllmEngine
 from ragguard.engines.labels import ABSTENTION
 from ragguard.engines.nano.nano_engine import write_checkpoint
 from ragguard.engines.prompts import load_prompts
-from ragguard.engines.token_model import Rendered
+from ragguard.engines.token_model import ProfiledModel, Rendered
 
 PASSAGES, CONTEXTS, SAMPLES, TOKENS = 200, 20, 10, 24
 TARGETS = {
@@ -167,6 +167,7 @@ async def measure(url: str, count: int) -> dict[str, Any]:
     engine = VllmEngine(url)
     stacked = connect(url)
     found = await engine.found()
+    assert isinstance(found, ProfiledModel)
     info, tokens = found.info, found.model.tokens
     sets = load_prompts(info.prompts)
     supply = fresh_passages()
@@ -299,14 +300,12 @@ def measure_here(count: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--url", help="a vLLM server that is there")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--device", default="CPU", help="what the server runs on")
-    parser.add_argument("--name", default="engines", help="the name of the file, without .json")
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--url", help="a vLLM server that is there")
+    options.add_argument("--rounds", type=int, default=9)
+    options.add_argument("--device", default="CPU", help="what the server runs on")
+    options.add_argument("--name", default="engines", help="the name of the file, without .json")
+    arguments = parse(options, rounds=2)
     url, count = arguments.url, arguments.rounds
     figures = asyncio.run(measure(url, count)) if url else measure_here(count)
     show(figures)

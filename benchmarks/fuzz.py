@@ -8,7 +8,6 @@ fuzz.json.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 import tempfile
@@ -22,18 +21,17 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.fuzzing import Fuzz
 
 from benchmarks.machine import record
+from benchmarks.options import parse, parser
 
 EACH = 100_000
 
 
 def main() -> int:
     """Runs the seeds, prints and writes what was found."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--calls", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    known = parser(__doc__)
+    known.add_argument("--calls", type=int, default=1_000_000)
+    known.add_argument("--seed", type=int, default=0)
+    options = parse(known, calls=300)
     logging.disable(logging.CRITICAL)
     began = time.monotonic()
     findings: dict[str, str] = {}

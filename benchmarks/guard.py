@@ -11,7 +11,6 @@ by hop with each hop's own query. nano reads what is left and answers or abstain
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import random
@@ -29,10 +28,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.guard_on_time import on_time
 from benchmarks.machine import RESULTS, record
+from benchmarks.options import parse, parser
 from ragguard import DistractorGuard, world
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
+from ragguard.errors import UnfitText
 from ragguard.guard.calibration import choose_threshold
 from ragguard.metrics import exact_match
 from ragguard.records import Passage
@@ -256,6 +257,15 @@ async def helps(n: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+async def utility_of(guard: DistractorGuard, query: str, text: str) -> float | None:
+    """Returns the utility of a text; None if the guard has no verdict on it: nano refuses text of unknown words."""
+    try:
+        (judged,) = await guard.judged(query, [Passage(text)])
+    except UnfitText:
+        return None
+    return judged.utility
+
+
 async def hostile(n: int) -> dict[str, Any]:
     """Passages with a hostile text before or behind them: how much junk then stays, how much gold then goes."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -271,8 +281,7 @@ async def hostile(n: int) -> dict[str, Any]:
             for passage, flips in ((case.distractors[number % 6], junk), (case.gold[0], gold)):
                 written = f"{text}\n{passage.text}" if number % 2 else f"{passage.text}\n{text}"
                 before, after = [
-                    (await guard.judged(case.question, [Passage(words)]))[0].utility
-                    for words in (passage.text, written)
+                    await utility_of(guard, case.question, text) for text in (passage.text, written)
                 ]
                 stays = [value is None or value >= USEFUL for value in (before, after)]
                 if stays[0] is (flips is gold):
@@ -292,22 +301,22 @@ async def hostile(n: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=1200)
-    parser.add_argument("--on-time", action="store_true")
-    parser.add_argument("--hostile", action="store_true")
-    args = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--cases", type=int, default=1200)
+    options.add_argument("--on-time", action="store_true")
+    options.add_argument("--hostile", action="store_true")
+    args = parse(options, cases=40)
     before = RESULTS / "guard.json"
     figures: dict[str, Any] = {}
     if before.exists():
         figures = {
             k: v for k, v in json.loads(before.read_text()).items() if k not in ("measured", "machine")
         }
-    if args.on_time:
+    if args.quick or args.on_time:
         figures["on_time"] = on_time()
-    elif args.hostile:
-        figures["hostile"] = asyncio.run(hostile(min(args.cases, 40)))
-    else:
+    if args.quick or args.hostile:
+        figures["hostile"] = asyncio.run(hostile(min(args.cases // 10 if args.quick else args.cases, 40)))
+    if not (args.on_time or args.hostile):
         figures["helps"] = asyncio.run(helps(args.cases))
     print(figures)
     print(record("guard", figures))

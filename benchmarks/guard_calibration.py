@@ -10,7 +10,6 @@ other, for many splits; for some of these nano answers from what is kept.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
 import sys
@@ -24,6 +23,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import record
+from benchmarks.options import is_quick, parse, parser
 from ragguard import world
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
@@ -42,7 +42,7 @@ from studies.weak_judges import weak_judge
 SIZE = 8
 SEED = 21
 JUDGES = (None, 0.99, 0.95, 0.9, 0.8)
-LIMITS = (0.02, 0.05, 0.1)
+LIMITS = (0.05, 0.1) if is_quick() else (0.02, 0.05, 0.1)
 ORDERS = ("help", "utility")
 ANSWERED_AT, ANSWERED_SPLITS = 0.05, 10
 """The limit, and the number of splits, for which the reader answers from what is kept."""
@@ -158,10 +158,10 @@ async def measure(number: int, splits: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lists", type=int, default=300)
-    parser.add_argument("--splits", type=int, default=200)
-    asked = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--lists", type=int, default=300)
+    options.add_argument("--splits", type=int, default=200)
+    asked = parse(options, lists=42, splits=1)
     print(record("guard_calibration", asyncio.run(measure(asked.lists, asked.splits))))
 
 

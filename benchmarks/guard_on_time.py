@@ -24,18 +24,18 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer, Reply, Request
 
+from benchmarks.options import is_quick
 from ragguard import DistractorGuard, Passage
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
 from ragguard.guard import UtilityThreshold
 from ragguard.scorers.probes import abstention, relevance
 
-LATENCIES_MS = (0, 50, 200, 500, None)
+LATENCIES_MS: tuple[int | None, ...] = (0, None) if is_quick() else (0, 50, 200, 500, None)
 """None: the server takes requests and never answers."""
 BUDGETS_MS = (100, 300)
-PASSAGES = (1, 5, 20, 50)
-CALLERS = 200
-ALONE = 30
+PASSAGES = (1, 5) if is_quick() else (1, 5, 20, 50)
+CALLERS, ALONE = (5, 2) if is_quick() else (200, 30)
 
 
 def serve(latency_ms: float | None, tell: Connection) -> None:
@@ -151,7 +151,7 @@ async def _load(url: str, budget: float, count: int) -> dict[str, Any]:
         *(guard.aprune(f"who founded firm {n}?", _passages(url, count, n)) for n in range(CALLERS))
     )
     over = np.array([decision.elapsed_ms - budget for decision in decisions])
-    statuses = {
+    statuses: dict[str, int] = {
         status: sum(one.status == status for one in decisions) for status in {d.status for d in decisions}
     }
     await guard.aclose()

@@ -25,6 +25,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.options import parse, parser
+
 HERE = Path(__file__).resolve().parents[1]
 FOLDERS = ("ragguard", "integrations", "studies", "training", "tests", "benchmarks", "docs")
 FRONT_DOORS = ("ragguard", "ragguard.engines", "ragguard.guard", "ragguard.scorers", "ragguard.telemetry",
@@ -266,8 +270,11 @@ def public_names(root: Path) -> dict[str, int]:
 
 def main() -> None:
     """Prints the counts of a checkout as a table of Markdown."""
-    named = [one for one in sys.argv[1:] if one != "--list"]
-    root = Path(named[0]).resolve() if named else HERE
+    options = parser(__doc__)
+    options.add_argument("folder", nargs="?", type=Path, default=HERE, help="another checkout")
+    options.add_argument("--list", action="store_true", help="name files and functions")
+    given = parse(options)
+    root = given.folder.resolve()
     print("| what | files | lines |\n|---|---|---|")
     for name, (files, count) in folders(root).items():
         print(f"| `{name}` | {files} | {count:,} |")
@@ -287,7 +294,7 @@ def main() -> None:
         f"{whole['functions']} functions; {whole['transactions']} transactions, {whole['writes']} of them writes; "
         f"deepest stacks: {stacks}"
     )
-    if "--list" in sys.argv:
+    if given.list:
         for thread, stack in whole["stacks"].items():
             print(f"\n{thread}: {' > '.join(stack)}")
         print("\n" + "\n".join(whole["entered"]))

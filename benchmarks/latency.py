@@ -14,14 +14,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import record
+from benchmarks.options import parse, parser
 from ragguard import Passage, RagGuard, world
 from ragguard.analysis.page import write_html
 from ragguard.analysis.wording import MISLEADS
+from ragguard.records import ScoredRun
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
 
@@ -51,7 +55,7 @@ def started(code: str) -> float:
     return float(done.stdout)
 
 
-def captures(folder: Path) -> tuple[list[float], list[float]]:
+def captures(folder: Path, steps: int) -> tuple[list[float], list[float]]:
     """Seconds of each hook, and from each hook until another reader of the file sees the step."""
     passages = [Passage("Ada Berg founded Norvik Mills. " * 60, str(number)) for number in range(20)]
     hooks, to_disk = [], []
@@ -61,7 +65,7 @@ def captures(folder: Path) -> tuple[list[float], list[float]]:
         reader = StoreReader(folder / "s.db")
         while reader.run(run.id) is None:
             time.sleep(0.001)
-        for count in range(2, 60):
+        for count in range(2, steps):
             began = time.perf_counter()
             run.retrieved(f"query {count}", passages)
             hooks.append(time.perf_counter() - began)
@@ -72,39 +76,42 @@ def captures(folder: Path) -> tuple[list[float], list[float]]:
     return hooks, to_disk
 
 
-def page(folder: Path) -> float:
-    """Seconds to write 1,000 runs of the world as a page."""
+def page(folder: Path, number: int) -> float:
+    """Seconds to write so many runs of the world as a page."""
     store = Store(folder / "page.db")
-    for number, case in enumerate(world.cases(1000, seed=3)):
-        run = world.make_run(case)
-        run.id = f"{number}"
-        store.add_run(run)
+    runs = [replace(world.make_run(case), id=f"{at}") for at, case in enumerate(world.cases(number, seed=3))]
+    store.add_scored(map(ScoredRun, runs))
     took = timed(lambda: write_html(store.overviews(MISLEADS), folder / "report.html"))
     store.close()
     return took
 
 
-def measure(folder: Path) -> dict[str, list[float]]:
+def measure(folder: Path, rounds: int, runs: int) -> dict[str, list[float]]:
     """Returns the seconds of each round, by name."""
-    search, cases = world.retriever(5), world.cases(100, seed=9)
+    search, cases = world.retriever(5), world.cases(11 * rounds, seed=9)
     search("warm up")
-    hooks, to_disk = captures(folder)
+    hooks, to_disk = captures(folder, 2 + 7 * rounds)
     return {
-        "import ragguard": [started("import ragguard") for _ in range(9)],
+        "import ragguard": [started("import ragguard") for _ in range(rounds)],
         "import and RagGuard('nano')": [
-            started("import ragguard; ragguard.RagGuard('nano', store=None)") for _ in range(9)
+            started("import ragguard; ragguard.RagGuard('nano', store=None)") for _ in range(rounds)
         ],
         "a hook of a step": hooks,
         "an event to the disk": to_disk,
-        "a search of 10,000 passages": [timed(lambda case=case: search(case.question)) for case in cases],
-        "1,000 runs as a page": [page(folder)],
+        "a search of 10,000 passages": [timed(partial(search, case.question)) for case in cases],
+        "1,000 runs as a page": [page(folder, runs)],
     }
 
 
 def main() -> None:
     """Prints and records the medians."""
+    options = parser(__doc__)
+    options.add_argument("--rounds", type=int, default=9)
+    options.add_argument("--runs", type=int, default=1000, help="runs of the page")
+    given = parse(options, rounds=1, runs=20)
     with tempfile.TemporaryDirectory() as folder:
-        found = {name: statistics.median(rounds) * 1e3 for name, rounds in measure(Path(folder)).items()}
+        seconds = measure(Path(folder), given.rounds, given.runs)
+    found = {name: statistics.median(rounds) * 1e3 for name, rounds in seconds.items()}
     for name, milliseconds in found.items():
         missed = "" if milliseconds <= TARGETS_MS[name] else "   MISSED"
         print(f"{name:30} {milliseconds:10.3f} ms   (at most {TARGETS_MS[name]:g}){missed}")

@@ -1,5 +1,5 @@
 """The machine on which a figure was measured, and the file in which figures are written: `out/`, which git ignores, or
-with RECORD=1 in the environment `results/`, which documentation and tests quote."""
+with RECORD=1 in the environment `results/`, which documentation and tests quote; with `--quick` always `out/quick/`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.options import is_quick
+
 RESULTS = Path(__file__).parent / "results"
 SCRATCH = Path(__file__).parent / "out"
+QUICK = SCRATCH / "quick"
 
 
 def machine() -> dict[str, Any]:
@@ -35,9 +38,9 @@ def _model() -> str:
 
 
 def record(name: str, figures: Mapping[str, Any]) -> Path:
-    """Writes NAME.json into `results/` where RECORD=1 is set, else into `out/`; returns its path."""
-    folder = RESULTS if os.environ.get("RECORD") == "1" else SCRATCH
-    folder.mkdir(exist_ok=True)
+    """Writes NAME.json into `results/` if RECORD=1 is set, else into `out/`; returns its path."""
+    folder = QUICK if is_quick() else RESULTS if os.environ.get("RECORD") == "1" else SCRATCH
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     result = {"measured": time.strftime("%Y-%m-%d"), "machine": machine(), **figures}
     path.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

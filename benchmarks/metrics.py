@@ -10,14 +10,13 @@ contenders take turns, round by round, so that a busy moment strikes all; figure
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,6 +34,7 @@ from rich.table import Table
 from support.cached_venv import CachedVenv, UnavailableError
 
 from benchmarks.machine import record
+from benchmarks.options import parse, parser
 from ragguard import metrics
 
 ROOT = Path(__file__).parents[1]
@@ -207,10 +207,11 @@ def ranx(data: Data) -> Iterator[list[Contender]]:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdin
             assert child.stdout
+            answers = child.stdout
 
             def turn() -> Turn:
                 print("go", file=child.stdin, flush=True)
-                seconds, mean = map(float, child.stdout.readline().split())
+                seconds, mean = map(float, answers.readline().split())
                 return seconds, mean
 
             yield [Contender("nDCG@10", "ranx", len(data.gains), turn)]
@@ -326,13 +327,11 @@ def show(figures: dict[str, Any]) -> None:
 
 def main() -> int:
     """Measures, shows and writes the figures; 1 if a value differs from a peer's."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--queries", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--no-ranx", dest="ranx", action="store_false", help="leave ranx out")
-    options = parser.parse_args()
+    known = parser(__doc__)
+    known.add_argument("--queries", type=int, default=10_000)
+    known.add_argument("--rounds", type=int, default=7)
+    known.add_argument("--no-ranx", dest="ranx", action="store_false", help="leave ranx out")
+    options = parse(known, queries=200, rounds=1, ranx=False)
     if options.ranx:
         try:
             RANX.install()
@@ -340,7 +339,8 @@ def main() -> int:
             print(f"ranx is left out: {reason}", file=sys.stderr)
             options.ranx = False
     data = Data.make(options.queries)
-    with ranx(data) if options.ranx else nullcontext([]) as other:
+    measured_ranx: AbstractContextManager[list[Contender]] = ranx(data) if options.ranx else nullcontext([])
+    with measured_ranx as other:
         contenders = [*ours(data), *peers(data), *other]
         values = play(contenders, options.rounds)
     micros = {(c.metric, c.name): c.micros for c in contenders}

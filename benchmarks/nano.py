@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import record
+from benchmarks.options import parse, parser
 from ragguard import world
 from ragguard.engines.base import Prompt
 from ragguard.engines.nano.nano_engine import NanoEngine, load_tokenizer
@@ -43,7 +44,7 @@ def prompts_of_100_tokens(n: int) -> list[Prompt]:
     return found
 
 
-async def best(work: Callable[[], Awaitable[object]], rounds: int = 7) -> list[float]:
+async def best(work: Callable[[], Awaitable[object]], rounds: int) -> list[float]:
     """Seconds of each round, after one that does not count."""
     await work()
     seconds = []
@@ -54,15 +55,15 @@ async def best(work: Callable[[], Awaitable[object]], rounds: int = 7) -> list[f
     return seconds
 
 
-async def measure(loads: list[float]) -> dict[str, object]:
+async def measure(loads: list[float], rounds: int) -> dict[str, object]:
     engine, prompts = NanoEngine(), load_prompts("nano")
     asked = prompts_of_100_tokens(100)
     tokens = sum(len(load_tokenizer().encode_chat(p.messages)) for p in asked)
     answers = [
         prompts.render("answer", [c.gold[0].text], question=c.question) for c in world.cases(20, seed=71)
     ]
-    labels = await best(lambda: engine.label_probs(asked, ["NO-RESPONSE"]))
-    samples = await best(lambda: engine.sample(answers, n=10, max_tokens=4, seed=1))
+    labels = await best(lambda: engine.label_probs(asked, ["NO-RESPONSE"]), rounds)
+    samples = await best(lambda: engine.sample(answers, n=10, max_tokens=4, seed=1), rounds)
     found = {
         "label_probs_100x100_s": (min(labels), statistics.median(labels)),
         "sample_20x10_s": (min(samples), statistics.median(samples)),
@@ -82,7 +83,15 @@ async def measure(loads: list[float]) -> dict[str, object]:
     }
 
 
-if __name__ == "__main__":
-    spent = [float(subprocess.check_output([sys.executable, "-c", _LOAD])) for _ in range(5)]
-    result = asyncio.run(measure(spent))
+def main() -> None:
+    """Measures and records."""
+    options = parser(__doc__)
+    options.add_argument("--rounds", type=int, default=7)
+    rounds = parse(options, rounds=1).rounds
+    spent = [float(subprocess.check_output([sys.executable, "-c", _LOAD])) for _ in range(min(5, rounds))]
+    result = asyncio.run(measure(spent, rounds))
     print(record("nano", result).read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,6 @@ Runs in the environment that `make test-ray` makes; starts itself there.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -35,6 +34,7 @@ from support.program import command, environment
 from support.recorded_scorer import Orders
 
 from benchmarks.machine import RESULTS, record
+from benchmarks.options import parse, parser
 
 ROOT = Path(__file__).parents[1]
 KILLS = 20
@@ -125,7 +125,7 @@ def same(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
     """The scores of actors beside those of `ragguard score -c 1`, for all families of scorers."""
     from ragguard.storage.files.runfile import write_runs
     from tests.on_ray.conftest import made
-    from tests.on_ray.test_command import in_parts, in_store, score
+    from tests.on_ray.scored import in_parts, in_store, score
 
     runs, families = folder / "same.jsonl", "belief,utility,coverage,grades"
     write_runs(made(40), runs)
@@ -151,7 +151,7 @@ def killing(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
     """Kills an actor, a node or the driver in turn, each time after a random number of runs."""
     from tests.on_ray.conftest import Drivers, made
 
-    draw, rounds = random.Random(7), []
+    draw, rounds = random.Random(7), list[dict[str, Any]]()
     everything = sorted(run.id for run in made(RUNS))
     for number in range(kills):
         target = ("actor", "node", "driver", "actor")[number % 4]
@@ -265,12 +265,10 @@ PARTS: dict[str, Callable[[Any, Path, int], dict[str, Any]]] = {
 
 def main() -> None:
     """Measures, prints and records; in the environment of Ray, where this is started again."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("parts", nargs="*", default=[], help=f"some of {', '.join(PARTS)}; none: all")
-    parser.add_argument("--kills", type=int, default=KILLS)
-    chosen = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("parts", nargs="*", default=[], help=f"some of {', '.join(PARTS)}; none: all")
+    options.add_argument("--kills", type=int, default=KILLS)
+    chosen = parse(options, parts=["same"], kills=1)
     if __spec__ is None or Path(sys.prefix) != RAY.home:  # a script finds itself as `ray`
         os.chdir(ROOT)
         python = str(RAY.install())

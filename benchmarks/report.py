@@ -27,15 +27,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.browser import CHROMIUM, chromium
 
 from benchmarks.machine import record
+from benchmarks.options import parse, parser
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, ScoredRun, Usage
 from ragguard.storage.files.partfolder import PartCounts, PartFolder, totals_of
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.store import Store
 
-RUNS, HOPS, PASSAGES = 10_000, 2, 5
-PARTS, RUNS_A_PART = 100, 1_000
+HOPS, PASSAGES = 2, 5
+RUNS_A_PART = 1_000
 TARGETS = {"write_s": 5.0, "open_s": 2.0, "parts_grouped_s": 20.0}
-OPENINGS = 5
 COMMAND = [sys.executable, "-c", "from ragguard.cli import main; main()", "report"]
 WORDS = "belief passage hop model harbour ledger granite orchard signal meadow copper winter".split()
 
@@ -91,16 +91,16 @@ def scored(number: int, rng: random.Random) -> ScoredRun:
     return ScoredRun(run, scores)
 
 
-def write_parts(folder: Path) -> int:
+def write_parts(folder: Path, parts: int) -> int:
     """Writes a folder of parts as `ragguard score --out` does, and returns how many scores it has: of each run one hop
     of four passages, with 13 scores."""
     rng, target = random.Random(0), PartFolder(folder)
-    keys = [f"{part:08x}" for part in range(PARTS)]
-    target.begin({"settings": {}, "part_bytes": 1}, keys)
+    keys = [f"{part:08x}" for part in range(parts)]
+    target.begin({}, 1, keys)
     for key in keys:
         runs = [_small_run(f"{key}-{number:06d}", rng) for number in range(RUNS_A_PART)]
         target.write(PartCounts(key=key, source="runs.jsonl", start=0, end=1, totals=totals_of(runs)), runs)
-    return PARTS * RUNS_A_PART * 13
+    return parts * RUNS_A_PART * 13
 
 
 def _small_run(id: str, rng: random.Random) -> ScoredRun:
@@ -119,9 +119,9 @@ def _small_run(id: str, rng: random.Random) -> ScoredRun:
     return ScoredRun(run, [*scores, Score("udcg", rng.uniform(0, 1), "step", **of)])
 
 
-def measure_parts(folder: Path) -> dict[str, Any]:
-    """Returns how long a folder of parts takes to be read; the median of three times."""
-    figures: dict[str, Any] = {"parts_scores": write_parts(folder)}
+def measure_parts(folder: Path, parts: int, rounds: int) -> dict[str, Any]:
+    """Returns how long a folder of parts takes to be read; the median of the rounds."""
+    figures: dict[str, Any] = {"parts_scores": write_parts(folder, parts)}
     grouping = (  # as `ragguard compare` does, with each of its sides
         "import gc, sys; from ragguard.analysis.pairs import read_questions; gc.disable(); read_questions(sys.argv[1])"
     )
@@ -132,7 +132,7 @@ def measure_parts(folder: Path) -> dict[str, Any]:
     }
     for name, command in commands.items():
         taken, computing = [], []
-        for _ in range(3):
+        for _ in range(rounds):
             clock, spent = time.perf_counter(), processor_seconds()
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             taken.append(time.perf_counter() - clock)
@@ -150,18 +150,23 @@ def processor_seconds() -> float:
 
 def main() -> None:
     """Measures and writes `report.json`."""
+    options = parser(__doc__)
+    options.add_argument("--runs", type=int, default=10_000, help="runs of the page")
+    options.add_argument("--parts", type=int, default=100, help="parts of 1,000 runs")
+    options.add_argument("--rounds", type=int, default=3, help="how often each command runs")
+    given = parse(options, runs=50, parts=1, rounds=1)
     with tempfile.TemporaryDirectory() as folder:
         rng = random.Random(0)
         store, page = Store(Path(folder) / "s.db"), Path(folder) / "report.html"
-        figures: dict[str, Any] = {"targets": TARGETS, "runs": RUNS}
-        for number in range(RUNS):
+        figures: dict[str, Any] = {"targets": TARGETS, "runs": given.runs}
+        for number in range(given.runs):
             item = scored(number, rng)
             figures["scores_per_run"] = len(item.scores)
             claim = store.submit(item.run, "settings")
             store.store_outcome(ScoringOutcome(item.run.id, "settings", claim.revision, item.scores))
         store.close()
         writing, computing = [], []
-        for _ in range(3):
+        for _ in range(given.rounds):
             clock, spent = time.perf_counter(), processor_seconds()
             subprocess.run([*COMMAND, str(Path(folder) / "s.db"), "--html", str(page)], check=True)
             writing.append(time.perf_counter() - clock)
@@ -169,10 +174,12 @@ def main() -> None:
         figures["page_mb"] = round(page.stat().st_size / 1e6, 1)
         figures["write_s"] = round(statistics.median(writing), 2)
         figures["write_processor_s"] = round(statistics.median(computing), 2)
-        figures |= measure_parts(Path(folder) / "parts")
+        figures |= measure_parts(Path(folder) / "parts", given.parts, given.rounds)
         if CHROMIUM:
             with chromium() as browser:
-                opened = [float(browser.open(page.as_uri()).value("painted")) for _ in range(OPENINGS)]
+                opened = [
+                    float(browser.open(page.as_uri()).value("painted")) for _ in range(2 * given.rounds - 1)
+                ]
                 page_ = browser.open(page.as_uri())
                 clock = time.perf_counter()
                 page_.value(

@@ -14,6 +14,7 @@ import pickle
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import RESULTS, record
+from benchmarks.options import parse, parser
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.scale import PartFolder, PartJob, ScoringSettings
 from ragguard.scale.part import Part, find_runs, plan_parts
@@ -66,7 +68,7 @@ def folder(parts: int) -> dict[str, float]:
             job.folder.write(PartCounts(key=key, source="/runs/0.jsonl", start=0, end=1, totals=totals), runs)
 
         return {
-            "write": timed(lambda: [write(key) for key in keys]) / parts,
+            "write": timed(lambda: deque(map(write, keys))) / parts,
             "list": timed(job.folder.finished) / parts,
             "counts": timed(lambda: [*map(PartFolder(path).counts, keys)]) / parts,
             "store_kib": sum(file.stat().st_size for file in Path(path, "parts").iterdir()) / parts / 1024,
@@ -115,7 +117,10 @@ def job(runs: int, one: dict[str, float], ray: dict[str, float]) -> dict[str, An
 
 def main() -> None:
     """Measures, multiplies, prints and records."""
-    one = planning(8) | folder(60)
+    options = parser(__doc__)
+    options.add_argument("--parts", type=int, default=60, help="parts that are written to a folder")
+    parts = parse(options, parts=3).parts
+    one = planning(max(2, parts // 7)) | folder(parts)
     memory = json.loads((RESULTS / "ray.json").read_text())["memory"]
     few, many = memory["few"], memory["many"]
     more = many["parts"] - few["parts"]

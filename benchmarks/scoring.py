@@ -12,7 +12,6 @@ answer of each cluster, both ways, equal or not), and each answer is compared wi
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 import tempfile
@@ -28,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from benchmarks import scoring_live
 from benchmarks.machine import record
+from benchmarks.options import parse, parser
 from ragguard import world
 from ragguard.engines.base import (
     Engine,
@@ -232,16 +232,14 @@ async def pace(engine: Engine, runs: Sequence[Run], together: int) -> dict[str, 
 
 def main() -> None:
     """Measures, prints and records."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--paced", type=int, default=50, help="runs for the pace")
-    parser.add_argument("--together", type=int, default=8, help="runs scored at once")
-    parser.add_argument("--live", action="store_true", help="live scoring alone")
-    parser.add_argument("--vllm", action="store_true", help="start a vLLM server that serves nano")
-    parser.add_argument("--url", help="an OpenAI-compatible server, such as http://localhost:8000/v1")
-    chosen = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--runs", type=int, default=200)
+    options.add_argument("--paced", type=int, default=50, help="runs for the pace")
+    options.add_argument("--together", type=int, default=8, help="runs scored at once")
+    options.add_argument("--live", action="store_true", help="live scoring alone")
+    options.add_argument("--vllm", action="store_true", help="start a vLLM server that serves nano")
+    options.add_argument("--url", help="an OpenAI-compatible server, such as http://localhost:8000/v1")
+    chosen = parse(options, runs=2, paced=2)
     runs = make_runs(max(chosen.runs, chosen.paced + 1))
     nano = open_engine("nano")
     live = scoring_live.figures(runs[: chosen.runs], lambda: Meter(nano))

@@ -22,7 +22,7 @@ from ragguard import RagGuard, world
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
-from ragguard.records import RetrievalStep, Run, ScoredRun
+from ragguard.records import RetrievalStep, Run, Score, ScoredRun
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.probes import abstention, relevance
 
@@ -56,7 +56,9 @@ async def count(runs: Sequence[Run], metered: Callable[[], Any]) -> dict[str, An
             pipeline = ScoringPipeline(connect(meter))
             if when == "step":
                 await _as_steps_end(pipeline, run)
-            results.append({one.key: one.value for one in await pipeline.results(run) if hasattr(one, "key")})
+            results.append(
+                {one.key: one.value for one in await pipeline.results(run) if isinstance(one, Score)}
+            )
             for at, amount in enumerate(meter.sent):
                 total[at] += amount
         at_end, before = results

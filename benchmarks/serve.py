@@ -18,7 +18,6 @@ changes less than the rate: 0.7 ms a trace until it is taken, 1.0 while runs are
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import math
 import os
@@ -35,6 +34,7 @@ from multiprocessing import Process, Queue
 from pathlib import Path
 from socket import create_connection
 from threading import Thread
+from typing import Any
 
 import httpx
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -42,6 +42,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import record
+from benchmarks.options import parse, parser
 from benchmarks.slow_server import serve
 from ragguard.traces.spool import Spool
 from ragguard.traces.trace_spans import packed_protobuf
@@ -80,7 +81,8 @@ def body(first: int) -> bytes:
                     ]
             for key, value in values.items():
                 span.attributes.add(key=key).value.string_value = value
-    return request.SerializeToString()
+    packed: bytes = request.SerializeToString()
+    return packed
 
 
 def packed(first: int) -> bytes:
@@ -234,20 +236,20 @@ def served(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("traces", type=int, nargs="?", default=2_000)
-    parser.add_argument(
+    options = parser(__doc__)
+    options.add_argument("traces", type=int, nargs="?", default=2_000)
+    options.add_argument(
         "--scored", action="store_true", help="score meanwhile, by a server that answers at once"
     )
-    parser.add_argument(
+    options.add_argument(
         "--most-runs", type=int, help="the most runs that may wait to be scored, in place of 10,000"
     )
-    parser.add_argument("--most-traces", type=int, help="the most traces that may wait, in place of 100,000")
-    parser.add_argument(
+    options.add_argument("--most-traces", type=int, help="the most traces that may wait, in place of 100,000")
+    options.add_argument(
         "--rate", type=float, default=math.inf,
         help="traces that are sent in a second; default: as many as are taken",
     )  # fmt: skip
-    given = parser.parse_args()
+    given = parse(options, traces=60)
     named = {
         "ragguard.serve.ingest.MOST_PENDING": given.most_runs,
         "ragguard.traces.spool.MOST_TRACES": given.most_traces,
@@ -261,7 +263,7 @@ def main() -> None:
         "spool by hand, traces a second": by_hand(bodies),
     } | bounds
     if given.scored:
-        said, end = Queue(), Queue()
+        said, end = Queue[Any](), Queue[Any]()
         model = Process(target=serve, args=("vllm", 1e9, said, end), daemon=True)
         model.start()
         figures |= served(bodies, "utility", said.get(timeout=60), model.pid, bounds, given.rate)

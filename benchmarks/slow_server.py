@@ -8,7 +8,6 @@ server the same is scored with everything in flight at once. `--speed N`: this s
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 import time
@@ -17,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import Queue, get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -26,6 +25,7 @@ from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer, Request, read_request
 
 from benchmarks.machine import record
+from benchmarks.options import parse, parser
 from ragguard import Passage, RagGuard, RetrievalStep, Run
 from ragguard.engines.engine import Layer
 from ragguard.engines.http.server import ServerEngine
@@ -38,7 +38,8 @@ SPEEDS = {20: 3, 100: 10, 1_000: 30, 100_000: 60}
 NEVER_LATE, EVERYTHING = 1e12, 10**9
 ANSWER_TOKENS = 20
 READ_FASTER = 10
-FACES = "vllm", "openai"
+Face = Literal["vllm", "openai"]
+FACES: tuple[Face, ...] = ("vllm", "openai")
 REQUEST_S = 120.0
 TEXT = "it makes boats of oak and tar. " * 12
 
@@ -81,7 +82,7 @@ class Shared:
 class SlowServer(MisbehavingServer):
     """A fake model behind a processor of a given speed."""
 
-    def __init__(self, face: str, speed: float) -> None:
+    def __init__(self, face: Face, speed: float) -> None:
         super().__init__(FakeModel(face=face, context=100_000).handle)
         self.processor = Shared(speed)
         self.asked = 0.0
@@ -112,16 +113,17 @@ def cost(request: Request) -> float:
         return 0.0
     body = request.json
     prompts = len(body["prompt"]) if "prompt" in body else 1
-    written = min(body.get("max_tokens") or 1, ANSWER_TOKENS) * body.get("n", 1) * prompts
+    written: int = min(body.get("max_tokens") or 1, ANSWER_TOKENS) * body.get("n", 1) * prompts
     return written + len(request.body) / 4 / READ_FASTER
 
 
-def serve(face: str, speed: float, said: Queue, end: Queue) -> None:
+def serve(face: Face, speed: float, said: Queue[Any], end: Queue[Any]) -> None:
     async def main() -> None:
-        async with SlowServer(face, speed) as server:
+        slow = SlowServer(face, speed)
+        async with slow as server:
             said.put(server.url)
             await asyncio.to_thread(end.get)
-            said.put(server.asked)
+            said.put(slow.asked)
 
     asyncio.run(main())
 
@@ -154,14 +156,14 @@ def stack(url: str, window: bool) -> Layer:
     return Cache(Coalesce(bounded))
 
 
-def measure(face: str, speed: int, number: int, window: bool = True) -> dict[str, Any]:
+def measure(face: Face, speed: int, number: int, window: bool = True) -> dict[str, Any]:
     """Scores runs with a server of this speed, in a process of its own."""
     context = get_context("spawn")
     said, end = context.Queue(), context.Queue()
     server = context.Process(target=serve, args=(face, speed, said, end), daemon=True)
     server.start()
     url, given = said.get(timeout=600), runs(number)
-    scores, failures = 0, []
+    scores, failures = 0, list[str]()
 
     async def score() -> None:
         nonlocal scores
@@ -186,7 +188,7 @@ def measure(face: str, speed: int, number: int, window: bool = True) -> dict[str
     }
 
 
-def compared(face: str, speed: int, number: int) -> dict[str, Any]:
+def compared(face: Face, speed: int, number: int) -> dict[str, Any]:
     """The figures of one server beside those of an endlessly fast one."""
     pure = measure(face, 10**9, number, window=False)
     found = measure(face, speed, number)
@@ -206,9 +208,11 @@ def compared(face: str, speed: int, number: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--speed", type=int)
-    speeds = {s: n for s, n in SPEEDS.items() if parser.parse_args().speed in (None, s)}
+    options = parser(__doc__)
+    options.add_argument("--speed", type=int)
+    options.add_argument("--runs", type=int, help="runs for each server, in place of its own number")
+    given = parse(options, speed=100_000, runs=2)
+    speeds = {s: given.runs or n for s, n in SPEEDS.items() if given.speed in (None, s)}
     slow = [(face, s, n) for s, n in speeds.items() for face in FACES if s < 100_000]
     with ProcessPoolExecutor(
         max(1, len(slow)), mp_context=get_context("spawn")

@@ -8,7 +8,6 @@ now and then, so that retries, failures and recovery are part of it. Writes soak
 
 from __future__ import annotations
 
-import argparse
 import os
 import sqlite3
 import statistics
@@ -18,7 +17,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -26,10 +25,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.scripted_pipeline import ScriptedPipeline, ScriptedSettings
 
 from benchmarks.machine import record
+from benchmarks.options import parse, parser
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import EngineUnreachable
 from ragguard.records import Passage
 from ragguard.runtime.circuit_breaker import RetrySchedule
+from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.configuration import Configuration
 from ragguard.service.service import in_each_process
 
@@ -84,7 +85,10 @@ def soak(seconds: float, folder: str) -> dict[str, Any]:
 
     pipeline = Forgetful(fault=fault)
     settings = Configuration(
-        scoring=ScriptedSettings(pipeline), store=path, concurrency=16, retry=RetrySchedule(60, 0.2, 1.0)
+        scoring=cast(ScoringSettings, ScriptedSettings(pipeline)),
+        store=path,
+        concurrency=16,
+        retry=RetrySchedule(60, 0.2, 1.0),
     )
     service = in_each_process(settings).get()
     recorder = service.recorder
@@ -132,10 +136,10 @@ def soak(seconds: float, folder: str) -> dict[str, Any]:
 
 def main() -> None:
     """Measures and tells."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=600.0)
+    options = parser(__doc__)
+    options.add_argument("--seconds", type=float, default=600.0)
     with tempfile.TemporaryDirectory() as folder:
-        figures = soak(parser.parse_args().seconds, folder)
+        figures = soak(parse(options, seconds=3.0).seconds, folder)
     for name, value in figures.items():
         print(f"{name:>26}  {value}")
     print(record("soak", figures))

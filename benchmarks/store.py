@@ -33,6 +33,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import record
+from benchmarks.options import parse, parser
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.runtime.faults import Faults
@@ -45,9 +46,6 @@ from ragguard.storage.sqlite.store import Store
 
 TARGET = 5_000
 """Steps a second."""
-ROUNDS = 5
-COMPARISONS = 9
-"""Rounds of the comparison with SQLite."""
 # Name → passages a step, characters a passage, how many different passages the corpus has (None: all are new).
 LOADS: dict[str, tuple[int, int, int | None]] = {
     "5 passages of 500 characters, all new": (5, 500, None),
@@ -78,7 +76,7 @@ def events(steps: int, passages: int, length: int, corpus: int | None, seed: int
     return found
 
 
-def pace(load: tuple[int, int, int | None], steps: int) -> dict[str, Any]:
+def pace(load: tuple[int, int, int | None], steps: int, rounds: int) -> dict[str, Any]:
     """Steps a second through the queue to the disk; the file's size."""
     paces, hooks = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -86,14 +84,14 @@ def pace(load: tuple[int, int, int | None], steps: int) -> dict[str, Any]:
         store = Store(path)
         intake = Intake(Configuration(), store, faults=Faults())
         intake.do(lambda: None).result()
-        for seed in range(ROUNDS):
+        for seed in range(rounds):
             batch = events(steps, *load, seed)
             began = time.perf_counter()
             for event in batch:
                 intake(event)
             intake.do(lambda: None).result()
             paces.append(steps / (time.perf_counter() - began))
-        for event in events(400, *load, ROUNDS):
+        for event in events(400, *load, rounds):
             began = time.perf_counter()
             intake(event)
             hooks.append(time.perf_counter() - began)
@@ -104,13 +102,13 @@ def pace(load: tuple[int, int, int | None], steps: int) -> dict[str, Any]:
     return {
         "steps_per_second": round(statistics.median(paces)),
         "rounds": [round(one) for one in paces],
-        "bytes_per_step": round(size / (steps * ROUNDS)),
+        "bytes_per_step": round(size / (steps * rounds)),
         "hook_us_median": round(statistics.median(hooks) * 1e6, 1),
         "hook_us_p99": round(statistics.quantiles(hooks, n=100)[98] * 1e6, 1),
     }
 
 
-def against_sqlite(load: tuple[int, int, int | None], steps: int) -> dict[str, Any]:
+def against_sqlite(load: tuple[int, int, int | None], steps: int, rounds: int) -> dict[str, Any]:
     """The same texts through the store and into tables with nothing else, in turns; by CPU time and by time.
 
     Without the queue: what the writer's thread does. The bare tables are written in the same batches, in pages of
@@ -124,7 +122,7 @@ def against_sqlite(load: tuple[int, int, int | None], steps: int) -> dict[str, A
         ("bare table", into_table),
     ]
     found: dict[str, list[tuple[float, float]]] = {name: [] for name, _ in writers}
-    for seed in range(COMPARISONS):
+    for seed in range(rounds):
         stream = events(steps, *load, seed)
         batches = [stream[start : start + BATCH] for start in range(0, len(stream), BATCH)]
         for name, write in writers:
@@ -249,15 +247,24 @@ def reading(runs: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measures and tells."""
-    written = {name: pace(load, 4_000 if load[0] == 5 else 1_600) for name, load in LOADS.items()}
+    options = parser(__doc__)
+    options.add_argument(
+        "--rounds", type=int, default=5, help="of writing; of the comparison twice as many less one"
+    )
+    options.add_argument("--size", type=int, default=100, help="the steps and runs, in percent of the usual")
+    given = parse(options, rounds=1, size=1)
+    rounds, size = given.rounds, given.size
+    written = {name: pace(load, (40 if load[0] == 5 else 16) * size, rounds) for name, load in LOADS.items()}
     for name, load in LOADS.items():
         if load[2] is None:
-            written[name]["against_sqlite"] = against_sqlite(load, 1_600 if load[0] == 20 else 5_000)
+            written[name]["against_sqlite"] = against_sqlite(
+                load, (16 if load[0] == 20 else 50) * size, 2 * rounds - 1
+            )
     figures = {
         "target_steps_per_second": TARGET,
         "writing": written,
-        "full_durability": full(400),
-        "reading": reading(10_000),
+        "full_durability": full(4 * size),
+        "reading": reading(100 * size),
     }
     path = record("store", figures)
     for name, one in written.items():

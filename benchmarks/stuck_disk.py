@@ -9,7 +9,6 @@ of its own.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import json
@@ -27,11 +26,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import record
+from benchmarks.options import is_quick, parse, parser
 from ragguard import Passage, RagGuard
 
 RATE = 50
 """Runs a second; a run is a start, two retrievals of 20 passages of 2,000 characters, and an end."""
-QUIET = 3.0
+QUIET = 0.3 if is_quick() else 3.0
 """Seconds before the lock and after it."""
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "loop, no lock": ("loop", {}),
@@ -142,7 +142,7 @@ def worker(case: str, path: str, seconds: float) -> None:
     calls: dict[str, float] = {}
 
     def ask() -> None:
-        time.sleep(QUIET + 2.0)  # while the writer still waits for the lock
+        time.sleep(QUIET + min(2.0, seconds / 2))  # while the writer still waits for the lock
         for name, call in CALLS.items():
             began = time.perf_counter()
             call(rg)
@@ -176,6 +176,7 @@ def measure(case: str, seconds: float) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "runs.db"
         command = [sys.executable, __file__, "--case", case, "--path", str(path), str(seconds)]
+        command += ["--quick"] * is_quick()
         program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert program.stdout is not None
         assert program.stdout.readline() == "ready\n"
@@ -193,11 +194,11 @@ def measure(case: str, seconds: float) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("seconds", type=float, nargs="?", default=25.0)
-    parser.add_argument("--case")
-    parser.add_argument("--path")
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("seconds", type=float, nargs="?", default=25.0)
+    options.add_argument("--case")
+    options.add_argument("--path")
+    arguments = parse(options, seconds=0.1)
     if arguments.case:
         worker(arguments.case, arguments.path, arguments.seconds)
         return

@@ -1,14 +1,13 @@
 """Runs studies, keeps their figures and writes their pages: `python -m studies distraction belief`.
 
-`--questions N` makes a smaller run, which is printed and not kept; so is a run on another engine for which the page
-has no place (`<!-- study: NAME_ENGINE -->`); `--keep` keeps a smaller run as the
-study's results. `--cache FILE` keeps answers, so that a run that was stopped goes on. `--engine` several times makes
-one table with rows of each (`likelihood`; its place is NAME_ENGINE_ENGINE).
+`--quick` takes seconds and keeps nothing. `--questions N` makes a smaller run, which is printed and not kept; so
+is a run on another engine for which the page has no place (`<!-- study: NAME_ENGINE -->`); `--keep` keeps a
+smaller run as the study's results. `--cache FILE` keeps answers, so that a run that was stopped goes on.
+`--engine` several times makes one table with rows of each (`likelihood`; its place is NAME_ENGINE_ENGINE).
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 import time
@@ -17,7 +16,8 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 
-from benchmarks.machine import machine
+from benchmarks import options
+from benchmarks.machine import machine, record
 from ragguard import connect
 from ragguard.analysis.tables import Table
 from ragguard.errors import InvalidInput, RagguardError
@@ -25,6 +25,8 @@ from studies import STUDIES
 from studies.page import has_place, keep, write_page
 
 SEED = 0
+QUICK, QUICK_OF = 4, {"coverage": 1}
+"""The questions of a study with `--quick`, and of those that take long for each."""
 
 
 async def run(
@@ -42,7 +44,9 @@ async def run(
         models = [await reader.info() for reader in readers]
         for name in names:
             study = import_module(f"studies.{name}").study
-            size = questions or study.__kwdefaults__["questions"]
+            size = questions or (
+                QUICK_OF.get(name, QUICK) if options.is_quick() else study.__kwdefaults__["questions"]
+            )
             if several:
                 study = partial(study, together=True)
             began = time.perf_counter()
@@ -52,6 +56,9 @@ async def run(
             ]
             tables = joined(found, [one.model for one in models]) if several else found[0]
             print("\n".join(table.markdown() for table in tables), flush=True)
+            if options.is_quick():
+                print(record(f"study_{name}", {"tables": [table.as_dict() for table in tables]}))
+                continue
             key = name if list(engines) == ["nano"] else "_".join([name, *engines])
             if (judge, seed) == (None, SEED) and (whole or questions is None) and has_place(name, key):
                 seconds = (
@@ -94,7 +101,7 @@ def show_progress(what: str, done: int, of: int, /) -> None:
 
 def main() -> None:
     """Reads the command line."""
-    parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
+    parser = options.parser(__doc__)
     parser.add_argument(
         "names", nargs="+", choices=[*STUDIES, "all"], metavar="NAME", help=", ".join(STUDIES)
     )
@@ -110,7 +117,7 @@ def main() -> None:
     parser.add_argument(
         "--keep", action="store_true", help="keep a run of --questions as the study's results"
     )
-    given = parser.parse_args()
+    given = options.parse(parser)
     names = STUDIES if "all" in given.names else tuple(dict.fromkeys(given.names))
     try:
         asyncio.run(

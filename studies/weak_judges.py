@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from benchmarks.options import is_quick
 from ragguard import world
 from ragguard.engines.base import Engine
 from ragguard.engines.prompts import PromptSet, load_prompts
@@ -24,7 +25,7 @@ from studies.label_noise import LabelNoise, tilted
 
 STRENGTHS = (0.99, 0.95, 0.9, 0.8)
 """The AUCs of the judges for which studies show their figures."""
-CASES, CASES_SEED = 250, 7_001
+CASES, CASES_SEED = 20 if is_quick() else 250, 7_001
 """The number and the seed of the cases on which noise is calibrated; no study uses that seed."""
 QUESTIONS: Mapping[str, Callable[[PromptSet, str, str], LabelQuestion]] = {
     "relevance": relevance,
