@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import ast
 import json
+import runpy
 import subprocess
 import sys
 from collections import Counter
@@ -90,6 +91,56 @@ rg.close()
 printed()
 """
 )
+CLIMBS = """
+import json, sys, threading
+from pathlib import Path
+root, floors = Path(sys.argv[1]), FLOORS
+package, integrations = str(root / "ragguard") + "/", str(root / "integrations") + "/"
+watching, climbs = False, set()
+
+def floor(frame):
+    file = frame.f_code.co_filename
+    if file.startswith(integrations):
+        return 100
+    if not file.startswith(package) or frame.f_code.co_name == "<module>":
+        return -1
+    return floors.get("ragguard." + file.removeprefix(package).split("/")[0].removesuffix(".py"), -1)
+
+def see(frame, event, argument):
+    if not watching or event != "call" or (here := floor(frame)) < 0:
+        return
+    above = frame.f_back
+    while above is not None and floor(above) < 0:
+        above = above.f_back
+    if above is not None and floor(above) < here:
+        climbs.add(f"{above.f_code.co_qualname} > {frame.f_code.co_qualname}")
+
+threading.setprofile(see)
+sys.setprofile(see)
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from ragguard import RagGuard
+from ragguard_langchain import RagGuardCallback
+
+class FixedRetriever(BaseRetriever):
+    def _get_relevant_documents(self, query, *, run_manager):
+        return [Document(page_content=f"text {number}", metadata={"page": number}) for number in range(20)]
+
+rg = RagGuard(engine=None, store=None)
+config = {"callbacks": [RagGuardCallback(rg)]}
+FixedRetriever().invoke("warm up", config)
+rg.flush(30)
+watching = True
+FixedRetriever().invoke("who founded it?", config)
+while not any(run.question == "who founded it?" for run in rg.runs()):
+    pass
+watching = False
+sys.setprofile(None)
+rg.close()
+print(json.dumps(sorted(climbs)))
+"""
+"""A document's way from LangChain's callback to the store, on all threads: the calls from a lower floor to a higher
+one, each pair of functions once. The floors are those of the imports."""
 END_TO_END = """
 import json, re, sqlite3, sys, tempfile, threading
 from pathlib import Path
@@ -268,6 +319,11 @@ def public_names(root: Path) -> dict[str, int]:
     return dict(in_checkout(root, code))
 
 
+def floors(root: Path) -> dict[str, int]:
+    """Returns the floors to which a checkout's imports are held."""
+    return dict(runpy.run_path(str(root / "tests" / "support" / "floors.py"))["FLOORS"])
+
+
 def main() -> None:
     """Prints the counts of a checkout as a table of Markdown."""
     options = parser(__doc__)
@@ -287,6 +343,10 @@ def main() -> None:
     for name, code in (("one retrieval", RETRIEVAL), ("one prompt", PROMPT)):
         way = in_checkout(root, code)
         print(f"| {name} | {way['classes']} | {way['files']} | {way['frames']} | {way['calls']} |")
+    climbs = in_checkout(root, CLIMBS.replace("FLOORS", repr(floors(root))))
+    print(
+        f"\na document's way from LangChain's callback climbs back {len(climbs)} times: {'; '.join(climbs)}"
+    )
     whole = in_checkout(root, END_TO_END)
     stacks = ", ".join(f"{name} {depth}" for name, depth in whole["deepest"].items())
     print(

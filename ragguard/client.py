@@ -36,10 +36,10 @@ from ragguard.scorers.references import References
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.scorers.view import Caps
-from ragguard.service.batches import Redact
 from ragguard.service.configuration import Configuration, When
 from ragguard.service.service import SCORER, Report, Service, in_each_process
 from ragguard.storage.files.runfile import is_question_file, sub_questions_in
+from ragguard.storage.preparation import Redact
 from ragguard.storage.source import Runs
 from ragguard.storage.sqlite.store import Durability, Store
 from ragguard.telemetry.sink import Sink

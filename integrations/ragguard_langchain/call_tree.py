@@ -15,11 +15,11 @@ from uuid import UUID
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.handle import innermost
-from ragguard.capture.pipeline_run import RESUME, RUN_ID, RUN_KEYS
+from ragguard.capture.pipeline_run import METADATA_KEYS, RESUME, RUN_ID, RUN_KEYS
 from ragguard.capture.recorder import Recorder, is_paused, trace_context
 from ragguard.capture.shapes import NOTHING, Answer, texts_in
 from ragguard.records import Status
-from ragguard_langchain.messages import KEYS, Metadata
+from ragguard_langchain.messages import Metadata
 from ragguard_langchain.open_calls import OpenCall, add_decision
 from ragguard_langchain.tree_runs import BareRetrieval, TreeRun
 
@@ -82,7 +82,7 @@ class CallTree:
         `call_id` is the id of a tool call. With `holds` the run that the call joins ends after the call; such a call
         always reports its end, also as a stream."""
         run = TreeRun(self.recorder, id, question, name, metadata)
-        warn_of_unknown(metadata, "metadata", KEYS)
+        warn_of_unknown(metadata, "metadata", METADATA_KEYS)
         thread = metadata.get(THREAD)
         run.identify(metadata, f"langgraph:{thread}" if thread else "", resumes=resumes and bool(thread))
         if run.owned:

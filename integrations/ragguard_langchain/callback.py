@@ -17,7 +17,8 @@ from langchain_core.callbacks import BaseCallbackHandler
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CaptureOptions, Locate, Tools, located
-from ragguard.capture.pipeline_run import ToolResult
+from ragguard.capture.documents import snapshot
+from ragguard.capture.pipeline_run import K, ToolResult
 from ragguard.capture.recorder import recorder_of
 from ragguard.capture.shapes import NOTHING, Answer, answer_in, query_in, question_in
 from ragguard.capture.snapshot import top_k_in
@@ -25,7 +26,6 @@ from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 from ragguard_langchain.call_tree import CallTree
-from ragguard_langchain.messages import K, snapshot
 from ragguard_langchain.open_calls import OpenCall, result_of
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import BareRetrieval

@@ -15,11 +15,11 @@ from langchain_core.retrievers import BaseRetriever, RetrieverLike
 from langchain_core.runnables import Runnable
 from pydantic import ConfigDict, Field
 
+from ragguard.capture.documents import snapshot, unpacked
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
 from ragguard_langchain.attachment import report
-from ragguard_langchain.messages import snapshot, unpacked
 
 
 class DistractorFilter(BaseDocumentCompressor):

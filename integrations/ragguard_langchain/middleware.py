@@ -18,6 +18,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.documents import snapshot, unpacked
 from ragguard.capture.shapes import query_in
 from ragguard.capture.snapshot import documents_in, is_scored, passages_of
 from ragguard.capture.splitters import Splitter
@@ -26,7 +27,7 @@ from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard_langchain.attachment import report
-from ragguard_langchain.messages import snapshot, tool_message, tool_text, unpacked
+from ragguard_langchain.messages import tool_message, tool_text
 
 Result: TypeAlias = ToolMessage | Command[Any]
 

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from ragguard.capture.decisions import Verdict, joined
+from ragguard.capture.documents import snapshot, unpacked
 from ragguard.capture.events import TurnKey
 from ragguard.capture.pipeline_run import TOOL_CALL, ToolEnd, ToolResult, guard_decided, tool_ended
 from ragguard.capture.recorder import Recorder
@@ -20,7 +21,7 @@ from ragguard.capture.retrievals import Unpack
 from ragguard.capture.splitters import Splitter
 from ragguard.records import Decision, Passage, TraceContext
 from ragguard.runtime.faults import NOTICES
-from ragguard_langchain.messages import Metadata, block_texts, snapshot, tool_message, tool_text, unpacked
+from ragguard_langchain.messages import Metadata, block_texts, tool_message, tool_text
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import TreeRun
 

@@ -14,16 +14,14 @@ from typing import Any
 from uuid import UUID
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.declarations import warn_of_unknown
-from ragguard.capture.pipeline_run import NAME, REFERENCES, PipelineRun
+from ragguard.capture.documents import unpacked
+from ragguard.capture.pipeline_run import NAME, REFERENCES, PipelineRun, kept_metadata
 from ragguard.capture.recorder import Recorder, is_paused, trace_context
 from ragguard.capture.retrievals import WholeRun
 from ragguard.capture.shapes import NOTHING, Answer
 from ragguard.records import Status
-from ragguard_langchain.messages import KEYS, Metadata, unpacked
+from ragguard_langchain.messages import Metadata
 from ragguard_langchain.spans import span_of
-
-_NOT_KEPT = ("ragguard_", "ls_", "langgraph_", "__")
 
 
 class TreeRun(PipelineRun):
@@ -56,7 +54,10 @@ class TreeRun(PipelineRun):
             return
         if REFERENCES in self.given:
             self.refer(self.given[REFERENCES], f"metadata[{REFERENCES!r}]")
-        self.name, self.metadata = str(self.given.get(NAME) or self.name), kept_metadata(self.given)
+        self.name, self.metadata = (
+            str(self.given.get(NAME) or self.name),
+            kept_metadata(self.given, "langchain"),
+        )
         self.begin(trace=span_of(self.call))
 
     def retrieves(self, query: str) -> None:
@@ -92,14 +93,6 @@ class TreeRun(PipelineRun):
             self.recorder.run_released(self.id, self.call)
 
 
-def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the metadata that the record of a run takes over from the metadata of its call."""
-    warn_of_unknown(metadata, "metadata", KEYS)
-    entries = {key: value for key, value in metadata.items() if not key.startswith(_NOT_KEPT)}
-    entries["framework"] = "langchain"
-    return entries
-
-
 class BareRetrieval(WholeRun):
     """A retriever call in which nothing else has happened so far, while it is open; the record of its run, once it
     has ended."""
@@ -121,7 +114,7 @@ class BareRetrieval(WholeRun):
         self.id = call
         self.query, self.name, self.top_k, self.found = query, name, top_k, ()
         about = {} if not metadata else metadata.copy() if type(metadata) is dict else metadata
-        self.metadata = partial(kept_metadata, about)
+        self.metadata = partial(kept_metadata, about, "langchain")
         self.call_metadata, self.unpack = about, unpacked
         self.trace = span_of(call, retrieval=True) or trace_context()
         self.ended_ns = 0

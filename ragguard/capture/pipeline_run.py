@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragguard.capture.decisions import Verdict, about, concerned, merged
-from ragguard.capture.declarations import TOOL
+from ragguard.capture.declarations import TOOL, warn_of_unknown
 from ragguard.capture.events import UNNAMED, RunEnded, RunNames
 from ragguard.capture.handle import innermost
 from ragguard.capture.recorder import Recorder
@@ -29,6 +29,19 @@ NAME, REFERENCES = "ragguard_name", "ragguard_references"
 RUN_ID, RESUME = "ragguard_run_id", "ragguard_resume"
 RUN_KEYS = (REFERENCES, NAME, RUN_ID, RESUME)
 """The keys of metadata, or the tags, by which a call says what its run is."""
+K = "ragguard_k"
+"""The metadata key by which a retriever, or a call's config, says how many documents the retriever is asked for."""
+METADATA_KEYS = (*RUN_KEYS, K)
+_NOT_KEPT = ("ragguard_", "ls_", "langgraph_", "__")
+"""The beginnings of keys that ragguard and LangChain write into the metadata of a call."""
+
+
+def kept_metadata(metadata: Mapping[str, Any], framework: str) -> dict[str, Any]:
+    """Returns the metadata that the record of a run takes over from the metadata of its call."""
+    warn_of_unknown(metadata, "metadata", METADATA_KEYS)
+    entries = {key: value for key, value in metadata.items() if not key.startswith(_NOT_KEPT)}
+    entries["framework"] = framework
+    return entries
 
 
 class PipelineRun:

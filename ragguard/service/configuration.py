@@ -16,7 +16,7 @@ from ragguard.runtime.arguments import number_between, one_of, share, whole_numb
 from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.scorers.references import References, ReferenceTable
 from ragguard.scorers.settings import ScoringSettings
-from ragguard.service.batches import Redact
+from ragguard.storage.preparation import Redact
 from ragguard.storage.sqlite.store import Durability
 from ragguard.telemetry.sink import Sink
 from ragguard.telemetry.values import Content

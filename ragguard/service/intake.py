@@ -23,9 +23,9 @@ from ragguard.errors import Closed, RagguardError, StoreError, StoreUnavailable
 from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.runtime.faults import NOTICES, Faults, describe
 from ragguard.runtime.threads import DaemonThreads
-from ragguard.service.batches import Redactor
 from ragguard.service.configuration import Configuration
 from ragguard.service.queue import EventQueue, QueueItem, WriterJob, size_of
+from ragguard.storage.preparation import Redactor
 from ragguard.storage.sqlite.store import Store
 from ragguard.storage.sqlite.writing import EventBatch
 from ragguard.text.secret_filter import logger

@@ -18,10 +18,10 @@ from ragguard.runtime.per_process import PerProcess
 from ragguard.scorers.pipeline import ScoringPipeline, evaluate
 from ragguard.scorers.scorer import Live
 from ragguard.service.awaited_store import AwaitedStore
-from ragguard.service.batches import Redactor
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
 from ragguard.service.run_scoring import ReferenceFinder, answered, is_chosen
+from ragguard.storage.preparation import Redactor
 
 Work: TypeAlias = Callable[[], Awaitable[bool]]
 """Scores or delivers one run; returns False where no engine answered."""

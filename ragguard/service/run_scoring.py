@@ -34,9 +34,9 @@ from ragguard.scorers.question import Ask
 from ragguard.scorers.references import find_references
 from ragguard.scorers.view import View
 from ragguard.service.awaited_store import AwaitedStore
-from ragguard.service.batches import Redactor
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
+from ragguard.storage.preparation import Redactor
 from ragguard.storage.sqlite.ledger import Claim, ScoringOutcome
 from ragguard.text.secret_filter import logger
 

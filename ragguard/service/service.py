@@ -25,7 +25,6 @@ from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import BackgroundLoop, LoopSignal
 from ragguard.service.awaited_store import AwaitedStore
-from ragguard.service.batches import Redactor
 from ragguard.service.configuration import LONGEST, Configuration
 from ragguard.service.delivery import Delivery
 from ragguard.service.flushing import Ending, at_exit, forget
@@ -33,6 +32,7 @@ from ragguard.service.intake import Intake
 from ragguard.service.live_scoring import LiveScoring
 from ragguard.service.run_scoring import ReferenceFinder, RunScoring
 from ragguard.service.scoring_worker import ScoringWorker
+from ragguard.storage.preparation import Redactor
 from ragguard.storage.sqlite.ledger import Left
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.secret_filter import logger

@@ -28,7 +28,7 @@ from ragguard.cli.app import app
 from ragguard.errors import EngineRejected
 from ragguard.records import Decision, Dropped, FieldRule, RetrievalStep, Run, SubStep
 from ragguard.runtime.faults import Faults
-from ragguard.service.batches import Redactor
+from ragguard.storage.preparation import Redactor
 from ragguard_langchain import RagGuardCallback
 from ragguard_llamaindex import instrument, uninstrument
 

@@ -16,9 +16,9 @@ from ragguard.errors import StoreError, StoreUnavailable
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.runtime.faults import Faults
 from ragguard.service import intake as module
-from ragguard.service.batches import LOST
 from ragguard.service.configuration import Configuration
 from ragguard.service.intake import UNMEASURED, Intake
+from ragguard.storage.preparation import LOST
 from ragguard.storage.sqlite.store import Store
 
 

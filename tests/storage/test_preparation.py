@@ -14,10 +14,10 @@ from ragguard.capture.retrievals import WholeRun
 from ragguard.records import Passage, Run, SubStep
 from ragguard.runtime.faults import Faults
 from ragguard.schema import UNREADABLE
-from ragguard.service.batches import Redactor
 from ragguard.service.configuration import Configuration
 from ragguard.service.intake import Intake
 from ragguard.service.queue import EVENT, size_of
+from ragguard.storage.preparation import Redactor
 from ragguard.storage.sqlite.store import Store
 
 storable = Redactor(None, Faults()).event
@@ -101,7 +101,7 @@ def test_one_bad_event_takes_no_other_with_it(intake, kind):
 
 def test_a_value_that_sqlite_refuses_costs_its_event_alone(intake, monkeypatch):
     """Whatever the check of the fields lets through."""
-    monkeypatch.setattr("ragguard.service.batches.fitted", lambda record: record)
+    monkeypatch.setattr("ragguard.storage.preparation.fitted", lambda record: record)
     bad = StepEnded(replace(a_step("bad"), started_ns=object()))
     store = stored(intake, *as_events(a_run("one")), bad, *as_events(a_run("two")))
     assert store.run("one") == a_run("one")
