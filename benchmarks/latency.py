@@ -24,7 +24,6 @@ from benchmarks.machine import record
 from benchmarks.options import parse, parser
 from ragguard import Passage, RagGuard, world
 from ragguard.analysis.page import write_html
-from ragguard.analysis.wording import MISLEADS
 from ragguard.records import ScoredRun
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
@@ -81,7 +80,7 @@ def page(folder: Path, number: int) -> float:
     store = Store(folder / "page.db")
     runs = [replace(world.make_run(case), id=f"{at}") for at, case in enumerate(world.cases(number, seed=3))]
     store.add_scored(map(ScoredRun, runs))
-    took = timed(lambda: write_html(store.overviews(MISLEADS), folder / "report.html"))
+    took = timed(lambda: write_html(store.overviews(), folder / "report.html"))
     store.close()
     return took
 

@@ -297,7 +297,9 @@ class RetrievalStep:
     def places(self) -> int:
         """The number of places in the prompt, K: `k` where it is known, else how many passages there were before a
         guard dropped some. A reranker or a cut that chose some sets K to their number; where nothing is left, K is the
-        number of candidates."""
+        number of candidates. 0 for a step whose `k` cannot be right, and if nothing was retrieved and `k` is None."""
+        if K_ERROR in self.metadata:
+            return 0
         decision = self.decision
         kept, dropped = (0, 0) if decision is None else (len(decision.kept), len(decision.dropped))
         return places_of(self.k, len(self.passages), len(self.candidates), kept=kept, dropped=dropped)

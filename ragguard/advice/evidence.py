@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from ragguard.advice.calibration import AdviceCalibration
 from ragguard.errors import RagguardError, shown_apart
 from ragguard.facts.steps import StepView, numbered
+from ragguard.facts.verdicts import utility_verdict
 from ragguard.records import Advice, AdviceAction
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.contested import Conflict, Contested, find_conflicts, is_sure
@@ -29,8 +30,6 @@ THRESHOLD = 0.5
 """The sufficiency from which the action is `answer` where nothing was calibrated."""
 SHOWN = 120
 """How many characters of a sub-question or an answer a reason shows."""
-HELPS = 0.2
-"""A passage whose utility is at least this helps; one under the negative of it misleads, by the guard's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ async def find_evidence(contested: Contested, view: View, ask: Ask) -> Evidence:
         p_answer=whole.p_answers,
         utilities=tuple(u for one in last if (u := utilities.get(id(one))) is not None),
         turns_without_help=len(turns)
-        - max((one.turn for one in weighed if (utilities[id(one)] or 0) >= HELPS), default=0),
+        - max((one.turn for one in weighed if utility_verdict(utilities[id(one)] or 0.0) == "helps"), default=0),
         unjudged=tuple(unjudged),
     )
 
@@ -222,6 +221,7 @@ def judge(evidence: Evidence, calibration: AdviceCalibration | None) -> Advice:
     shown, limit = shown_apart(enough, threshold)
     how = f"sufficiency {shown}, {'at least' if enough >= threshold else 'under'} {limit}"
     best, worst = max(evidence.utilities, default=0.0), min(evidence.utilities, default=0.0)
+    helps = utility_verdict(best) == "helps"
     contradictions = [
         f"passages contradict each other: {one.first_answer[:SHOWN]!r} against {one.second_answer[:SHOWN]!r} "
         f"({evidence.sub_questions[one.sub_question][:SHOWN]})"
@@ -234,10 +234,10 @@ def judge(evidence: Evidence, calibration: AdviceCalibration | None) -> Advice:
         action, reasons = "answer", [how, *closed, *contradictions]
     elif contradictions:
         action, reasons = "distrust", [*contradictions, *reasons]
-    elif best < HELPS and worst < -HELPS:
+    elif not helps and utility_verdict(worst) == "misleads":
         why = f"a passage of the last step misleads (utility {worst:.2f}) and none helps"
         action, reasons = "distrust", [why, *reasons]
-    elif best < HELPS:
+    elif not helps:
         action, reasons = "rephrase", ["no passage of the last step helps with its query", *reasons]
     return Advice(action, evidence.open, gain, stderr, reasons=reasons, calibrated=calibration is not None)
 

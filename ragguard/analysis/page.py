@@ -1,6 +1,6 @@
 """Writes the report as one self-contained HTML page: no network, no framework, no server.
 
-Runs come out of a store or a folder of parts (`ScoredSource.overviews(MISLEADS)`). They are written as
+Runs come out of a store or a folder of parts (`ScoredSource.overviews()`). They are written as
 they come, in blocks that the page reads only when one of their runs is opened, so that ten thousand runs are
 written in bounded memory and open at once. Texts that came from passages stand in JSON data and reach the page
 as text nodes, never as markup; a content security policy allows the page's own script and nothing else.
@@ -22,22 +22,21 @@ from typing import IO, Any
 
 from ragguard._version import __version__
 from ragguard.analysis.wording import (
-    MISLEADS,
     Shortened,
     about_selections,
-    best,
     diagnose_selection,
     remarks_on_fit,
     would_drop,
 )
+from ragguard.capture.model_calls import notice
 from ragguard.errors import InvalidInput, StoreError
-from ragguard.facts.explanation import Explanation, explain_facts
-from ragguard.facts.run_facts import READ, HopFacts, RunFacts, with_scores
+from ragguard.facts.run_view import HopView, RunView
+from ragguard.facts.verdicts import BeliefGain
 from ragguard.metrics.registry import METRICS
-from ragguard.records import MODEL_CALLS, Decision, Score
+from ragguard.records import FEEDBACK, MODEL_CALLS, Decision, Run, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.exam.record import remarks_on
-from ragguard.storage.sqlite.overview import SCALE, Overview, StepLine
+from ragguard.storage.sqlite.overview import SCALE, Overview
 
 BLOCK = 50
 """The number of runs in one block of data."""
@@ -93,7 +92,7 @@ def _write(
         number, texts = len(lines) // BLOCK, Texts()
         lines += map(summary, block)
         engines.update(engine for run in block for engine in run.engines)
-        selections += [numbers for run in block for numbers in selection_numbers(run).values()]
+        selections += [numbers for run in block for numbers in selection_numbers(run.view)]
         details = [detail(run, texts) for run in block]
         written = page_json({"runs": details, "texts": list(texts)})
         # The scores are JSON already.
@@ -101,7 +100,7 @@ def _write(
         write_data(page, f"block-{number}", f'{written[:-1]},"said":[{said}]}}')
     captions = {name: {"title": one.title, "about": one.description} for name, one in METRICS.items()}
     write_data(page, "index", page_json({
-        "runs": lines, "block": BLOCK, "misleads": MISLEADS, "scale": SCALE, "metrics": captions,
+        "runs": lines, "block": BLOCK, "scale": SCALE, "metrics": captions,
         "version": __version__, "events": events, "remarks": [*remarks(), *remarks_on(engines)],
         "selections": about_selections(selections) if selections else "",
     }))  # fmt: skip
@@ -129,38 +128,44 @@ def content_policy(style: str, script: str) -> str:
     return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
-STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
-"""The words that are shown for the status of a run; other statuses are shown as they are."""
-
-
 def summary(overview: Overview) -> Data:
     """Returns what the list of runs shows of a run and sorts, filters and searches by."""
-    row, metadata = overview.row, overview.metadata
-    scores = overview.run_scores()
-    total, likelier = best(scores, "delta_seper_total"), best(scores, "delta_likelihood_total")
-    correct = best(scores, "answer_correct")
+    view, usage = overview.view, overview.usage
+    run = view.run
+    total, likelier = view.find("delta_seper_total"), view.find("delta_likelihood_total")
     return {
-        **{name: row[name] for name in ("id", "question", "name", "status")},
-        "state": STATES.get(row["status"], row["status"]),
-        "started": row["started_ns"] // 1_000_000,
-        "hops": len(overview.steps),
-        "before": _value(best(scores, "seper_closed_book")),
+        **{name: getattr(run, name) for name in ("id", "question", "name", "status")},
+        "state": view.state,
+        "started": run.started_ns // 1_000_000,
+        "hops": len(run.steps),
+        "before": _value(view.find("seper_closed_book")),
         "gain": _value(total),
         "likelier": _value(likelier),
         "error": None if total is None else total.stderr,
+        "tone": _tone(total),
         "source": next((one.reference_source for one in (total, likelier) if one is not None), ""),
-        "dropped": sum(len(step.reasons) for step in overview.steps),
-        "misleading": overview.misleading,
-        "worst": None if overview.worst is None else round(overview.worst, 4),
-        "udcg": _value(best(scores, "udcg_context")),
-        "coverage": _value(best(scores, "coverage_total")),
-        "answer": "" if correct is None else correct.label,
-        "failures": len(overview.failures),
-        "provisional": overview.provisional > 0,
-        "session": str(metadata.get("session_id") or metadata.get("thread_id") or ""),
-        "thumb": str(overview.feedback.get("thumb", "")),
-        "tokens": overview.usage.prompt_tokens + overview.usage.output_tokens,
+        "dropped": sum(len(step.decision.dropped) for step in run.steps if step.decision),
+        "misleading": view.misleading,
+        "worst": None if view.worst is None else round(view.worst, 4),
+        "udcg": _value(view.find("udcg_context")),
+        "coverage": _value(view.find("coverage_total")),
+        "answer": view.answer_verdict,
+        "failures": len(view.failures),
+        "provisional": view.provisional,
+        "session": str(run.metadata.get("session_id") or run.metadata.get("thread_id") or ""),
+        "thumb": _feedback(run, "thumb"),
+        "tokens": usage.prompt_tokens + usage.output_tokens,
     }
+
+
+def _feedback(run: Run, name: str) -> str:
+    """Returns a part of the feedback on a run; empty if the metadata hold something else under that key."""
+    feedback = run.metadata.get(FEEDBACK)
+    return str(feedback.get(name, "")) if isinstance(feedback, dict) else ""
+
+
+def _tone(gain: Score | None) -> str:
+    return "" if gain is None else BeliefGain(gain.value, gain.stderr).tone
 
 
 def _value(score: Score | None) -> float | None:
@@ -169,38 +174,29 @@ def _value(score: Score | None) -> float | None:
 
 def detail(overview: Overview, texts: Texts) -> Data:
     """Returns what the page shows of an opened run, except its scores."""
-    run, usage = overview.row, overview.usage
-    explanation, selections = explanation_of(overview), selection_numbers(overview)
+    view, usage = overview.view, overview.usage
+    run = view.run
     shortened: dict[int, list[Shortened]] = defaultdict(list)
-    for seq, *score in json.loads(overview.shortened):
-        shortened[seq].append(tuple(score))
-    steps = []
-    for number, step in enumerate(overview.steps, 1):
-        bridge = explanation.bridges.get(number)
-        remarks = [bridge.remark] if bridge else []
-        if step.seq in selections:
-            remarks.append(diagnose_selection(*selections[step.seq]))
-        steps.append({
-            **_step(step, texts, run["started_ns"], shortened[step.seq]),
-            "wrong": sorted(rank for hop, rank in explanation.sources if hop == number),
-            "stating": sorted(rank for hop, rank in explanation.stating if hop == number),
-            "bridge": bridge.later.number if bridge else None,
-            "remarks": remarks,
-        })  # fmt: skip
+    for place, *score in json.loads(overview.shortened):
+        shortened[place].append(tuple(score))
     failures = [
         f"{one.scorer}: {one.error}. {one.message}{' It is tried again.' if one.will_retry else ''}"
-        for one in overview.failures
+        for one in view.failures
     ]
     return {
-        "id": run["id"],
-        "references": overview.references,
-        "answer": run["answer"],
-        "explanation": explanation.text,
-        "took": max(0, run["ended_ns"] - run["started_ns"]) / 1e6 if run["ended_ns"] else None,
-        "note": str(overview.feedback.get("note", "")),
-        "models": list(_model_calls(overview.metadata.get(MODEL_CALLS))),
+        "id": run.id,
+        "references": run.references or [],
+        "answer": run.answer,
+        "explanation": view.explanation.text,
+        "remarks": view.remarks,
+        "took": max(0, run.ended_ns - run.started_ns) / 1e6 if run.ended_ns else None,
+        "note": _feedback(run, "note"),
+        "models": list(_model_calls(run.metadata.get(MODEL_CALLS))),
         "subs": overview.sub_questions,
-        "steps": steps,
+        "steps": [
+            _step(hop, place, texts, run.started_ns, shortened[place])
+            for hop, place in zip(view.hops, overview.places, strict=True)
+        ],
         "failures": list({without_times(said): said for said in failures}.values()),
         "cost": {
             "requests": usage.requests, "prompt": usage.prompt_tokens, "output": usage.output_tokens,
@@ -219,49 +215,14 @@ def _model_calls(calls: object) -> Iterator[Data]:
             yield {"model": str(call.get("model", "")), "started_ns": 0, "seconds": 0, **known}
 
 
-def explanation_of(overview: Overview) -> Explanation:
-    """Returns the explanation of a run; the same as of the run and its scores themselves."""
-    row = overview.row
-    hops = {}
-    for number, step in enumerate(overview.steps, 1):
-        turn, query = step.row["turn"], step.row["query"] or row["question"]
-        read = frozenset(rank for rank, kept in enumerate(step.kept, 1) if kept)
-        dropped = frozenset(step.reasons)
-        hops[str(step.seq)] = HopFacts(number, turn, query, step.texts, read=read, dropped=dropped)
-    facts = RunFacts(
-        question=row["question"], answer=row["answer"] or "", references=overview.references,
-        hops=list(hops.values()),
-    )  # fmt: skip
-
-    def score(seq: int | None, name: str, value: float, error: float | None, **more: Any) -> Score:
-        stderr = None if error is None else error / SCALE
-        return Score(name, value / SCALE, "step", "", step_id=str(seq or ""), stderr=stderr, **more)
-
-    scores = [
-        score(seq, name, value, error, position=rank)
-        for seq, rank, name, value, _, error in json.loads(overview.of_passages)
-        if name == "utility"
-    ]
-    scores += [
-        score(seq, name, value, error, label=label, reference_source=source)
-        for rows in (overview.of_steps, overview.of_run)
-        for seq, name, value, error, label, source, stage in json.loads(rows)
-        if name in READ and stage == "passages"
-    ]
-    return explain_facts(with_scores(facts, hops, scores))
+def selection_numbers(view: RunView) -> list[tuple[float, float]]:
+    """Returns PROC and %PROC of each step that has both."""
+    return [numbers for hop in view.hops if (numbers := _selection(hop))]
 
 
-def selection_numbers(overview: Overview) -> dict[int, tuple[float, float]]:
-    """Returns PROC and %PROC of each step that has both, by its `seq`."""
-    found: dict[int, dict[str, float]] = {}
-    if '"pct_proc"' in overview.of_steps:
-        for seq, name, value, *_ in json.loads(overview.of_steps):
-            found.setdefault(seq, {})[name] = value / SCALE
-    return {
-        seq: (values["proc"], values["pct_proc"])
-        for seq, values in found.items()
-        if {"proc", "pct_proc"} <= values.keys()
-    }
+def _selection(hop: HopView) -> tuple[float, float] | None:
+    proc, chosen = hop.find("proc"), hop.find("pct_proc")
+    return (proc.value, chosen.value) if proc and chosen else None
 
 
 def scores_json(overview: Overview) -> str:
@@ -269,27 +230,36 @@ def scores_json(overview: Overview) -> str:
     return f"[{overview.of_passages},{overview.of_steps},{overview.of_run}]"
 
 
-def _step(step: StepLine, texts: Texts, began_ns: int, shortened: Iterable[Shortened]) -> Data:
-    row, decision = step.row, step.decision
-    started, ended = row["started_ns"], row["ended_ns"]
+def _step(hop: HopView, place: int, texts: Texts, began_ns: int, shortened: Iterable[Shortened]) -> Data:
+    step, bridge, numbers = hop.step, hop.bridge, _selection(hop)
+    started, ended, decision, advice = step.started_ns, step.ended_ns, step.decision, step.advice
+    said = notice(step.metadata, len(step.passages))
     return {
-        "place": step.seq,
-        **{name: row[name] for name in ("id", "query", "tool", "status")},
-        "error": step.error,
-        "notice": "; ".join(filter(None, [step.notice, *remarks_on_fit(shortened)])),
+        "place": place,
+        **{name: getattr(step, name) for name in ("id", "query", "tool", "status", "error")},
+        "notice": "; ".join(filter(None, [said, *remarks_on_fit(shortened)])),
         "began": started,
         "at": max(0, started - began_ns) / 1e6 if began_ns and started else None,
         "took": max(0, ended - started) / 1e6 if ended else None,
         "guard": None if decision is None else {
-            "status": decision.status, "reason": _why(decision), "ms": round(decision.elapsed_ms or 0, 2),
+            "status": decision.status, "reason": _why(decision), "ms": round(decision.elapsed_ms, 2),
         },
-        "advice": step.advice and {
-            name: getattr(step.advice, name) for name in ("action", "reasons", "calibrated", "elapsed_ms")
+        "advice": None if advice is None else {
+            name: getattr(advice, name) for name in ("action", "reasons", "calibrated", "elapsed_ms")
         },
-        "texts": [texts.setdefault(text, len(texts)) for text in step.texts],
-        "k": step.places,
-        "kept": step.kept,
-        "reasons": step.reasons,
+        "k": hop.seen.places,
+        "passages": [
+            {
+                "text": texts.setdefault(one.passage.text, len(texts)), "kept": one.read,
+                "utility": one.utility, "verdict": one.verdict.words, "tone": one.verdict.tone, "bar": one.tone,
+            }
+            for one in hop.passages
+        ],
+        "tone": _tone(hop.find("delta_seper")),
+        "bridge": bridge.later.number if bridge else None,
+        "remarks": [
+            *([bridge.remark] if bridge else []), *([diagnose_selection(*numbers)] if numbers else [])
+        ],
     }  # fmt: skip
 
 

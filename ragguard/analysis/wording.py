@@ -3,7 +3,6 @@ remarks on what was selected, dropped, or too long for a model."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import NamedTuple, TypeAlias
@@ -11,14 +10,11 @@ from typing import NamedTuple, TypeAlias
 from rich.markup import escape
 
 from ragguard.errors import UnknownName
-from ragguard.facts.run_facts import CLEAR
+from ragguard.facts.run_view import RunView
+from ragguard.facts.verdicts import Verdict, utility_verdict
 from ragguard.records import RetrievalStep, Score
-from ragguard.storage.sqlite.overview import SCALE, Overview
 from ragguard.text.secret_filter import strip_control_characters
 
-MISLEADS = -CLEAR
-"""A passage that the model got, with a utility lower than this, is said to mislead. The guard's default threshold is
-the same."""
 IN_COLUMNS = ("delta_seper", "udcg", "coverage", "delta_seper_selection", "delta_udcg_selection", "contested")
 """The scores of a step that have a place of their own in the terminal, or go with one that has."""
 Shortened: TypeAlias = tuple[int | None, str, object, object]
@@ -112,33 +108,38 @@ class ShadowStep(NamedTuple):
 
     run_id: str
     passages: int
-    dropped: list[float | None]
-    """The utilities of the passages that it would have dropped; None for those that were not scored."""
+    dropped: list[Verdict | None]
+    """The verdicts on the passages that it would have dropped; None for those that were not scored."""
     elapsed_ms: float
 
 
-def shadow_steps(overview: Overview) -> Iterator[ShadowStep]:
+def shadow_steps(view: RunView) -> Iterator[ShadowStep]:
     """Yields the decisions of guards in shadow in a run."""
-    decided = [(step, step.decision) for step in overview.steps if step.decision and step.decision.would_drop]
-    scored = json.loads(overview.of_passages) if decided else ()
-    utilities = {(seq, rank): value / SCALE for seq, rank, name, value, *_ in scored if name == "utility"}
-    for step, decision in decided:
-        dropped = [utilities.get((step.seq, drop.position)) for drop in decision.would_drop]
-        yield ShadowStep(overview.row["id"], len(decision.kept), dropped, float(decision.elapsed_ms or 0))
+    for hop in view.hops:
+        decision = hop.step.decision
+        if decision is None or not decision.would_drop:
+            continue
+        verdicts = {
+            one.position: utility_verdict(one.value, one.stderr)
+            for one in hop.scores
+            if one.name == "utility"
+        }
+        dropped = [verdicts.get(drop.position) for drop in decision.would_drop]
+        yield ShadowStep(view.run.id, len(decision.kept), dropped, decision.elapsed_ms)
 
 
 def about_shadow(decided: Sequence[ShadowStep]) -> str:
     """Says what guards in shadow would have dropped at many steps, and whether it misleads or helps by its utility."""
-    dropped = [(utility, step.run_id) for step in decided for utility in step.dropped]
+    dropped = [(verdict, step.run_id) for step in decided for verdict in step.dropped]
     said = (
         f"The guard, in shadow, would have dropped {len(dropped):,} of {sum(step.passages for step in decided):,} "
         f"passages at {counted(len(decided), 'step')}, in {median(step.elapsed_ms for step in decided):.0f} ms each."
     )
-    scored = [(utility, run_id) for utility, run_id in dropped if utility is not None]
+    scored = [(verdict, run_id) for verdict, run_id in dropped if verdict is not None]
     if not scored:
         return said
-    misleading = sum(utility < -CLEAR for utility, _ in scored)
-    lost_in = [run_id for utility, run_id in scored if utility >= CLEAR]
+    misleading = sum(verdict == "misleads" for verdict, _ in scored)
+    lost_in = [run_id for verdict, run_id in scored if verdict == "helps"]
     neither, helpful = len(scored) - misleading - len(lost_in), len(lost_in)
     where = f": look at {', '.join(list(dict.fromkeys(lost_in))[:_SHOWN])}" if lost_in else ""
     return (
@@ -158,12 +159,6 @@ def named(scores: Iterable[Score]) -> list[str]:
     support = any(score.reference_source == "answer" for score in latest.values())
     numbers = [f"{strip_control_characters(name)} {score.value:z.2f}" for name, score in latest.items()]
     return [*numbers, *(["(support)"] if support else [])]
-
-
-def best(scores: Iterable[Score], name: str, stage: str = "passages") -> Score | None:
-    """Returns the latest score of a name; a score against gold is preferred to one against the answer."""
-    found = [score for score in scores if score.name == name and score.stage == stage][::-1]
-    return min(found, key=lambda score: score.reference_source != "gold", default=None)
 
 
 def remarks_on_leads(step: RetrievalStep, steps: Sequence[RetrievalStep]) -> list[str]:

@@ -26,9 +26,9 @@ from ragguard.analysis.comparison import Comparison
 from ragguard.analysis.hops import hop_table
 from ragguard.analysis.page import write_html
 from ragguard.analysis.pairs import compare, read_questions
-from ragguard.analysis.wording import MISLEADS
 from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.facts.explanation import Explanation, explain
+from ragguard.facts.run_view import RunView
 from ragguard.records import Decision
 from ragguard.storage.files.runfile import write_runs
 from ragguard.world import Case, Retriever
@@ -125,7 +125,7 @@ def _demonstrate(modules: Sequence[ModuleType], out: Path, console: Console) -> 
         console.print(f"agents    {len(runs) + len(plain)} runs, answered and scored in {took:.1f} s{late}")
         write_runs(runs, out / "runs.jsonl")
         title = "ragguard: the demonstration, on questions chosen for showing"
-        write_html(rg.store.overviews(MISLEADS), out / "report.html", title)
+        write_html(rg.store.overviews(), out / "report.html", title)
     return bool(first and second)
 
 
@@ -157,7 +157,7 @@ def _print_findings(shown: Sequence[ShownRun], compared: Comparison, console: Co
     _line(console, "compared", f"A worse search with a better one. {compared.verdict.sentence}")
     for one in saved[0] if saved else ():
         console.rule(f"[bold]{one.run.name}[/bold]", align="left")
-        console.print(hop_table(one.run, one.scores))
+        console.print(hop_table(RunView(one.run, one.scores)))
 
 
 def _line(console: Console, word: str, sentence: str) -> None:

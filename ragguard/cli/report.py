@@ -12,9 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from ragguard.analysis.hops import hop_table
-from ragguard.analysis.page import explanation_of, selection_numbers, summary, write_html
+from ragguard.analysis.page import selection_numbers, summary, write_html
 from ragguard.analysis.wording import (
-    MISLEADS,
     ShadowStep,
     about_selections,
     about_shadow,
@@ -27,7 +26,8 @@ from ragguard.analysis.wording import (
 )
 from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_results, show_table
 from ragguard.errors import InvalidInput
-from ragguard.facts.run_facts import BeliefGain
+from ragguard.facts.run_view import RunView
+from ragguard.facts.verdicts import BeliefGain
 from ragguard.lab.labels.corrected import corrected
 from ragguard.lab.labels.label_file import read_label_file
 from ragguard.records import ScoredRun
@@ -68,7 +68,7 @@ def run(
     source = open_source(data)
     if html is not None:
         title = f"ragguard: {Path(data).name}"
-        count = write_html(source.overviews(MISLEADS), html, title, lambda: source.remarks)
+        count = write_html(source.overviews(), html, title, lambda: source.remarks)
         say(f"{counted(count, 'run')} written to {html}; open it in a browser")
     elif run_id:
         _show_run(source, run_id, as_json=as_json)
@@ -77,11 +77,11 @@ def run(
         if labels is not None:
             found = corrected(source.scored_runs(), read_label_file(labels, models=True), data)
         if as_json:
-            lines = list(map(_as_data, source.overviews(MISLEADS)))[:most]
+            lines = list(map(_as_data, source.overviews()))[:most]
             shown = {"runs": lines, "corrected": asdict(found)} if found else lines
             typer.echo(json.dumps(shown, indent=2, default=str))
         else:
-            _show_runs(source.overviews(MISLEADS, texts=False), most or _MOST)
+            _show_runs(source.overviews(texts=False), most or _MOST)
             if found is not None:
                 show_results([found.table()])
     for remark in source.remarks:
@@ -98,9 +98,9 @@ def _show_run(source: ScoredSource, wanted: str, *, as_json: bool) -> None:
     if scored is None:  # removed since its id was read
         raise InvalidInput("--run", wanted, "the id of a run that is there")
     if not as_json:
-        screen().print(hop_table(scored.run, scored.scores, scored.failures))
+        screen().print(hop_table(RunView(scored.run, scored.scores, scored.failures)))
         return
-    (line,) = (_as_data(one) for one in source.overviews(MISLEADS) if one.row["id"] == scored.run.id)
+    (line,) = (_as_data(one) for one in source.overviews() if one.scored.run.id == scored.run.id)
     results = {name: [asdict(one) for one in getattr(scored, name)] for name in ("scores", "failures")}
     typer.echo(json.dumps(line | results, indent=2, default=str))
 
@@ -111,8 +111,8 @@ def _show_runs(runs: Iterable[Overview], most: int) -> None:
     shadow: list[ShadowStep] = []
     engines: set[str] = set()
     for overview in runs:
-        selections += selection_numbers(overview).values()
-        shadow += shadow_steps(overview)
+        selections += selection_numbers(overview.view)
+        shadow += shadow_steps(overview.view)
         engines.update(overview.engines)
         lines.append(summary(overview))
     if not lines:
@@ -168,7 +168,7 @@ def _harm(line: dict[str, Any]) -> tuple[int, float]:
 
 def _as_data(overview: Overview) -> dict[str, Any]:
     """Returns a run of the list as plain data, with its explanation."""
-    return {**summary(overview), **explanation_of(overview).as_dict()}
+    return {**summary(overview), **overview.view.explanation.as_dict(), "remarks": overview.view.remarks}
 
 
 def _number(value: float | None, form: str) -> str:

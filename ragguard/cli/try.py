@@ -21,7 +21,7 @@ import typer
 from ragguard.analysis.hops import hop_table
 from ragguard.analysis.page import write_html
 from ragguard.analysis.pairs import compare, questions_of
-from ragguard.analysis.wording import MISLEADS, counted
+from ragguard.analysis.wording import counted
 from ragguard.capture.snapshot import passages_of
 from ragguard.cli.terminal import progress_bar, say, screen
 from ragguard.client import RagGuard
@@ -30,6 +30,7 @@ from ragguard.engines.connect import choose, connect
 from ragguard.engines.engine import Verbs
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import InvalidInput
+from ragguard.facts.run_view import RunView
 from ragguard.metrics.answers import query_gain
 from ragguard.records import Passage, Score
 from ragguard.scorers.probes import query_likelihood
@@ -118,7 +119,7 @@ def run(
         if means[-1] is not means[0] and means[-1]:
             _compare(*means)
         page = out / "report.html"
-        write_html(open_source(out / "ragguard.db").overviews(MISLEADS), page, "ragguard: your own texts")
+        write_html(open_source(out / "ragguard.db").overviews(), page, "ragguard: your own texts")
         say(f"\n{'stopped; what is done is in' if code == 130 else 'written to'} {page}")
     if browser and sys.stdout.isatty():
         webbrowser.open(page.absolute().as_uri())
@@ -172,7 +173,7 @@ def _ask(
     done = rg.flush(timeout=SCORING_S)
     for item in rg.runs():
         if item.id == run.id:
-            screen().print(hop_table(item, rg.scores(item.id), rg.failures(item.id)))
+            screen().print(hop_table(RunView(item, rg.scores(item.id), rg.failures(item.id))))
     if not found:
         say("No passage has a word of this question; ask it in the words of the texts.")
     elif not second:

@@ -14,14 +14,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ragguard.analysis.hops import colour_of
-from ragguard.analysis.page import STATES
-from ragguard.analysis.wording import MISLEADS, best, counted, named, question_line
+from ragguard.analysis.hops import COLOURS
+from ragguard.analysis.wording import counted, named, question_line
 from ragguard.cli.terminal import screen
 from ragguard.errors import InvalidInput, RagguardError
-from ragguard.facts.run_facts import BeliefGain, is_clear
-from ragguard.facts.steps import view_step
-from ragguard.records import RetrievalStep, Score, ScoredRun
+from ragguard.facts.run_view import STATES, HopView, RunView
+from ragguard.facts.verdicts import BeliefGain
+from ragguard.records import Score
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.text.secret_filter import strip_control_characters
 
@@ -61,17 +60,17 @@ def run(
             time.sleep(interval)
 
 
-def _latest(database: Path, most: int) -> list[ScoredRun]:
+def _latest(database: Path, most: int) -> list[RunView]:
     """Returns the latest runs, the oldest first. Opens the store anew, as it may have been deleted or replaced."""
     with closing(StoreReader(database)) as store:
-        return store.latest(most)
+        return [RunView(one.run, one.scores, one.failures) for one in store.latest(most)]
 
 
 _SHOWN = {"delta_seper": "ΔSePer {:+z.2f}", "udcg": "UDCG {:z.3f}", "coverage": "coverage {:z.2f}"}
 """The scores that are shown of a hop, and how; of one that has none of these, some others."""
 
 
-def watch_table(runs: Sequence[ScoredRun]) -> Table:
+def watch_table(runs: Sequence[RunView]) -> Table:
     """Returns a table of runs in the given order: start, question, hops, one a line, and outcome."""
     table = Table(box=None, pad_edge=False, expand=True, header_style="dim")
     table.add_column("began", no_wrap=True)
@@ -79,62 +78,49 @@ def watch_table(runs: Sequence[ScoredRun]) -> Table:
     table.add_column("hops", ratio=3, overflow="fold")
     table.add_column("ΔSePer", justify="right", no_wrap=True)
     table.add_column("answer", no_wrap=True)
-    for scored in runs:
-        table.add_row(*_cells(scored))
+    for view in runs:
+        table.add_row(*_cells(view))
     return table
 
 
-def _cells(scored: ScoredRun) -> tuple[Text, Text, Text, Text, Text]:
-    run = scored.run
+def _cells(view: RunView) -> tuple[Text, Text, Text, Text, Text]:
+    run = view.run
     began = datetime.fromtimestamp(run.started_ns / 1e9).strftime("%H:%M:%S") if run.started_ns else "–"
-    by_step: dict[str, list[Score]] = {}
-    for score in scored.scores:
-        by_step.setdefault(score.step_id, []).append(score)
-    hops = [_hop(number, step, by_step.get(step.id, [])) for number, step in enumerate(run.steps, 1)]
-    total = best(scored.scores, "delta_seper_total")
+    total = view.find("delta_seper_total")
     return (
         Text(began, "dim"),
         Text(strip_control_characters(question_line(run.question))),
-        Text("\n").join(hops),
+        Text("\n").join(map(_hop, view.hops)),
         Text("") if total is None else _gain(total),
-        _outcome(scored),
+        _outcome(view),
     )
 
 
-def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
+def _hop(hop: HopView) -> Text:
     """Returns the line of one hop: how many passages it brought, its numbers, and how many passages mislead."""
-    cell = Text(f"{number} ", "dim")
-    if step.status != "ok":
-        return cell.append(step.status, "yellow")
-    known = [(form, best(scores, name)) for name, form in _SHOWN.items()]
-    told = [form.format(score.value) for form, score in known if score is not None]
-    told = told or named(scores)[: len(_SHOWN)]
-    cell.append(" · ".join([counted(len(step.passages), "passage"), *told]))
-    read = {at + 1 for at in view_step(step, 0).got}
-    misleading = sum(
-        score.value < MISLEADS and is_clear(score.value, score.stderr) and score.position in read
-        for score in scores
-        if score.name == "utility"
-    )
-    return cell.append(f" {misleading} misleading", "red") if misleading else cell
+    cell = Text(f"{hop.number} ", "dim")
+    if hop.step.status != "ok":
+        return cell.append(hop.step.status, "yellow")
+    known = [(form, hop.find(name)) for name, form in _SHOWN.items()]
+    numbers = [form.format(score.value) for form, score in known if score is not None]
+    numbers = numbers or named(hop.scores)[: len(_SHOWN)]
+    cell.append(" · ".join([counted(len(hop.step.passages), "passage"), *numbers]))
+    return cell.append(f" {hop.misleading} misleading", "red") if hop.misleading else cell
 
 
 def _gain(score: Score) -> Text:
     """Returns a gain of belief, in colour where it exceeds two standard errors."""
-    clear = BeliefGain(score.value, score.stderr).significant
-    return Text(f"{score.value:+z.2f}", ("red" if score.value < 0 else "green") if clear else "bright_black")
+    return Text(f"{score.value:+z.2f}", COLOURS[BeliefGain(score.value, score.stderr).tone])
 
 
-def _outcome(scored: ScoredRun) -> Text:
+def _outcome(view: RunView) -> Text:
     """Returns the outcome of the run: its verdict, its status, or that it waits for its scores."""
-    run = scored.run
-    correct = best(scored.scores, "answer_correct")
-    if correct is not None and correct.label:
-        return Text(strip_control_characters(correct.label), colour_of(correct.value - 0.5))
-    if state := STATES.get(run.status, run.status):
-        return Text(state, "yellow" if run.status not in STATES else "cyan")
-    if scored.failures and not scored.scores:
+    if view.answer_verdict:
+        return Text(strip_control_characters(view.answer_verdict), COLOURS[view.answer_tone])
+    if view.state:
+        return Text(view.state, "cyan" if view.run.status in STATES else "yellow")
+    if view.failures and not view.counted.all:
         return Text("not scored", "red")
-    if any(score.provisional for score in scored.scores):
+    if view.provisional:
         return Text("so far", "dim")
-    return Text("" if scored.scores else "not scored yet", "dim")
+    return Text("" if view.counted.all else "not scored yet", "dim")

@@ -11,16 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ragguard.facts.run_facts import (
-    CLEAR,
-    BeliefGain,
-    HopFacts,
-    RunFacts,
-    facts_of,
-    findable,
-    mentions,
-    names_in,
-)
+from ragguard.facts.run_facts import HopFacts, RunFacts, facts_of, findable, mentions, names_in
+from ragguard.facts.scores import CountedScores
+from ragguard.facts.verdicts import BeliefGain
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Run, Score
 from ragguard.text.language import normalise
@@ -48,10 +41,6 @@ _SHOWN = 3
 """The most hops, and places of passages, that a sentence names."""
 _LONGEST_SHOWN = 80
 """The most characters of a text that is quoted."""
-STATES_WRONG = "wrong answer"
-"""The verdict on a passage in which the answer of a wrong run stands."""
-STATES_REFERENCE = "misleads? has the reference"
-"""The verdict on a passage that the model got and that misleads by its utility, though a reference stands in it."""
 Place = tuple[int, int]
 """A passage as its hop and its rank, both from 1."""
 
@@ -106,7 +95,7 @@ class Explanation:
 
 def explain(run: Run, scores: Iterable[Score]) -> Explanation:
     """Explains a run by its scores."""
-    return explain_facts(facts_of(run, scores))
+    return explain_facts(facts_of(run, CountedScores([*scores])))
 
 
 def explain_facts(facts: RunFacts) -> Explanation:
@@ -138,9 +127,9 @@ class _AnswerEvidence:
         self.phrase, self.places = next((one for one in found if one[1]), (facts.answer, []))
         """The answer, or what of it a passage has (a reference, or else a name), and the passages that were read and
         state it."""
-        self._utilities = [facts.hops[hop - 1].utilities.get(rank, 0.0) for hop, rank in self.places]
-        """The utilities of the passages that state the answer."""
-        self._believed = any(utility > CLEAR for utility in self._utilities)
+        self._verdicts = {facts.hops[hop - 1].verdicts.get(rank) for hop, rank in self.places}
+        """The verdicts on the passages that state the answer."""
+        self._believed = "helps" in self._verdicts
         """True where one of these was judged to answer its hop's query."""
 
     def _stating(self, texts: Sequence[str], *, read: bool = True) -> list[Place]:
@@ -241,8 +230,7 @@ class _AnswerEvidence:
         more = f" {missing[0].upper()}{missing[1:]}." if missing else ""
         if not source:
             return "not_found", f"{outcome}: the {reference} is in no passage that was read.{more}"
-        clear = any(abs(utility) > CLEAR for utility in self._utilities)
-        misled = self._believed or (clear and not missing)
+        misled = self._believed or ("misleads" in self._verdicts and not missing)
         said = f"{outcome}: {source}, the {reference} in none that was read.{more}"
         return "misled" if misled else "not_found", said
 

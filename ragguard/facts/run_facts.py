@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 import string
+import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ragguard.facts.steps import numbered, view_step
+from ragguard.facts.scores import CountedScores
+from ragguard.facts.steps import StepView, numbered, view_step
+from ragguard.facts.verdicts import BeliefGain, Verdict, utility_verdict
 from ragguard.records import Run, Score
 from ragguard.text.language import normalise
 from ragguard.text.words import DASHES, POSSESSIVE, figure_words
@@ -85,36 +88,8 @@ def names_in(text: str) -> list[str]:
     return names
 
 
-CLEAR = 0.2
-"""The least size of a utility that is called help or harm."""
 ANSWERS = 3
 """The least rating, from 0 to 5, with which a passage is said to answer a sub-question."""
-READ = frozenset(("utility", "delta_seper", "delta_seper_alone", "answer_correct"))
-"""The scores that explanations read."""
-_ERRORS = 2
-"""How many standard errors a difference must exceed to count as one."""
-
-
-@dataclass(frozen=True, slots=True)
-class BeliefGain:
-    """A difference of belief with its standard error; None where the error is not known."""
-
-    value: float
-    stderr: float | None
-
-    @property
-    def significant(self) -> bool:
-        """True where the difference exceeds two standard errors and does not round to zero."""
-        return abs(self.value) >= 0.005 and is_clear(self.value, self.stderr)
-
-    def __str__(self) -> str:
-        error = "" if self.stderr is None else f" ± {self.stderr:.2f}"
-        return f"{self.value:+z.2f}{error}"
-
-
-def is_clear(value: float, stderr: float | None) -> bool:
-    """Returns whether a value is at least two standard errors away from zero."""
-    return abs(value) >= _ERRORS * (stderr or 0.0)
 
 
 @dataclass(slots=True)
@@ -124,25 +99,33 @@ class HopFacts:
     number: int
     turn: int
     query: str
-    texts: Sequence[str]
-    """The passages in the order of their ranks, those that the model did not get included."""
-    read: frozenset[int]
-    """The ranks, from 1, of the passages that the model got."""
-    dropped: frozenset[int] = frozenset()
-    """The ranks of the passages that a guard dropped."""
-    utilities: dict[int, float] = field(default_factory=dict)
-    """The utilities by rank; 0 where one is within two standard errors of zero."""
+    seen: StepView
+    """The step with all that was retrieved."""
+    verdicts: dict[int, Verdict] = field(default_factory=dict)
+    """The verdicts on the judged passages, by rank."""
     gain: BeliefGain | None = None
     """The change of belief by this hop after the earlier ones."""
     alone: BeliefGain | None = None
     """The change of belief by this hop without the earlier ones."""
+    texts: Sequence[str] = field(init=False)
+    """The passages in the order of their ranks, those that the model did not get included."""
+    read: frozenset[int] = field(init=False)
+    """The ranks, from 1, of the passages that the model got."""
+    dropped: frozenset[int] = field(init=False)
+    """The ranks of the passages that a guard dropped."""
+
+    def __post_init__(self) -> None:
+        decision = self.seen.step.decision
+        self.texts = [passage.text for passage in self.seen.all]
+        self.read = frozenset(at + 1 for at in self.seen.got)
+        self.dropped = frozenset(drop.position for drop in decision.dropped) if decision else frozenset()
 
     @property
     def answers_its_query(self) -> bool | None:
         """True where a passage that was read was judged to answer the query; None where not all were judged."""
-        if any(self.utilities.get(rank, 0.0) > CLEAR for rank in self.read):
+        if any(self.verdicts.get(rank) == "helps" for rank in self.read):
             return True
-        return False if self.read <= self.utilities.keys() else None
+        return False if self.read <= self.verdicts.keys() else None
 
 
 @dataclass(slots=True)
@@ -159,45 +142,28 @@ class RunFacts:
     """True where beliefs are in the run's own answer, for want of references."""
 
 
-def facts_of(run: Run, scores: Iterable[Score]) -> RunFacts:
-    """Returns what is known of a run by its scores."""
+def facts_of(run: Run, scores: CountedScores) -> RunFacts:
+    """Returns what is known of a run by those of its scores that count."""
     hops: dict[str, HopFacts] = {}
     turns = {step.id: turn for turn, step in numbered(run.steps)}
+    beliefs: list[Score] = []
     for number, step in enumerate(run.steps, 1):
-        seen = view_step(step, 0)
-        dropped = step.decision.dropped if step.decision else ()
-        hops[step.id] = HopFacts(
-            number,
-            turns[step.id],
-            step.query or run.question,
-            [passage.text for passage in seen.all],
-            read=frozenset(at + 1 for at in seen.got),
-            dropped=frozenset(drop.position for drop in dropped),
-        )
-    facts = RunFacts(run.question, run.answer or "", run.references or (), list(hops.values()))
-    shown = (score for score in scores if score.stage == "passages" and score.name in READ)
-    return with_scores(facts, hops, shown)
-
-
-def with_scores(facts: RunFacts, hops: Mapping[str, HopFacts], scores: Iterable[Score]) -> RunFacts:
-    """Returns the facts with what scores say of the run, and of its hops by the ids of their steps."""
-    latest: dict[tuple[str, str], Score] = {}
-    for one in scores:
-        if one.position is None:
-            key = one.step_id, one.name
-            known = latest.get(key)
-            # What rests on gold stays where what rests on the answer comes later.
-            if known is None or known.reference_source != "gold" or one.reference_source == "gold":
-                latest[key] = one
-        elif one.name == "utility" and (hop := hops.get(one.step_id)):
-            hop.utilities[one.position] = one.value if is_clear(one.value, one.stderr) else 0.0
-    for step, hop in hops.items():
+        seen = view_step(step, sys.maxsize, turns[step.id])
+        hop = hops[step.id] = HopFacts(number, turns[step.id], step.query or run.question, seen)
+        gains = [scores.get(name, step.id) for name in ("delta_seper", "delta_seper_alone")]
+        beliefs += [gain for gain in gains[:1] if gain is not None]
         hop.gain, hop.alone = (
-            BeliefGain(found.value, found.stderr) if (found := latest.get((step, name))) else None
-            for name in ("delta_seper", "delta_seper_alone")
+            None if gain is None else BeliefGain(gain.value, gain.stderr) for gain in gains
         )
-    beliefs = [one for (_, name), one in latest.items() if name == "delta_seper"]
-    facts.support = any(one.reference_source == "answer" for one in beliefs)
-    verdict = latest.get(("", "answer_correct"))
-    facts.verdict = "" if verdict is None else verdict.label
-    return facts
+    for score in scores.all:
+        if score.name == "utility" and score.position is not None and score.step_id in hops:
+            hops[score.step_id].verdicts[score.position] = utility_verdict(score.value, score.stderr)
+    correct = scores.get("answer_correct")
+    return RunFacts(
+        run.question,
+        run.answer or "",
+        run.references or (),
+        list(hops.values()),
+        verdict="" if correct is None else correct.label,
+        support=any(gain.reference_source == "answer" for gain in beliefs),
+    )

@@ -101,7 +101,7 @@ def view_step(step: RetrievalStep, cap: int, turn: int = 0) -> StepView:
         tuple(got),
         judged=frozenset(with_text),
         candidates=candidates,
-        places=0 if K_ERROR in step.metadata else step.places,
+        places=step.places,
     )
 
 

@@ -19,7 +19,6 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from ragguard._version import __version__
 from ragguard.analysis.page import write_html
-from ragguard.analysis.wording import MISLEADS
 from ragguard.client import RagGuard
 from ragguard.guard import DistractorGuard
 from ragguard.records import GuardStatus
@@ -76,7 +75,7 @@ class LivePage:
             return _EMPTY
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "page.html")
-            write_html(self._store.overviews(MISLEADS), path, self._title, events=f"events?since={state}")
+            write_html(self._store.overviews(), path, self._title, events=f"events?since={state}")
             return path.read_text(encoding="utf-8")
 
 

@@ -72,9 +72,9 @@ class ScoredSource:
         """Yields the runs with their failures and scores; see `StoreReader.scored_runs`."""
         return self.each(lambda store: store.scored_runs(span=span))
 
-    def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
+    def overviews(self, *, texts: bool = True) -> Iterator[Overview]:
         """Yields all runs for a report; see `StoreReader.overviews`."""
-        return self.each(lambda store: store.overviews(misleads, texts=texts))
+        return self.each(lambda store: store.overviews(texts=texts))
 
 
 def is_source(path: str | Path) -> bool:

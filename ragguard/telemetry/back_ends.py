@@ -25,6 +25,7 @@ import httpx
 from opentelemetry.trace import SpanContext, format_span_id
 
 from ragguard.errors import InvalidInput, RagguardError
+from ragguard.facts.verdicts import utility_verdict
 from ragguard.metrics.registry import METRICS
 from ragguard.records import Score, ScoredRun
 from ragguard.runtime.circuit_breaker import RetrySchedule
@@ -200,8 +201,9 @@ def _document_result(score: Score, *, explained: bool) -> dict[str, Any]:
     if low >= 0 <= score.value and direction == "higher":
         return result
     if low < 0 or score.value < 0:
-        good, bad = ("helps", "misleads") if score.name == "utility" else ("positive", "negative")
-        label = good if score.value > 0 else bad if score.value < 0 else "neither"
+        label = "positive" if score.value > 0 else "negative" if score.value < 0 else "neither"
+        if score.name == "utility":
+            label = utility_verdict(score.value, score.stderr)
     else:
         label = result.get("label") or f"{score.value:.2f}"
     number = f"{identifier(score_name(score))} {score.value:.3f}"

@@ -10,7 +10,6 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard, print_hops
 from ragguard.analysis.page import write_html
-from ragguard.analysis.wording import MISLEADS
 from ragguard.records import Advice, RetrievalStep, Run, ScoredRun, Usage
 from ragguard.telemetry.otel import OtelSink
 
@@ -93,7 +92,7 @@ class _Shown:
 def test_the_page_has_it_beside_the_hop(tmp_path):
     captured(tmp_path / "a.db")
     with RagGuard(store=tmp_path / "a.db", scorers=()) as rg:
-        write_html(rg.store.overviews(MISLEADS), tmp_path / "page.html")
+        write_html(rg.store.overviews(), tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert '"advice":{"action":"answer","reasons":["sufficiency' in page
 

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 from ragguard import RagGuard, world
 from ragguard.analysis.hops import print_hops
-from ragguard.analysis.page import detail, explanation_of
-from ragguard.analysis.wording import MISLEADS
+from ragguard.analysis.page import detail
 from ragguard.cli.app import app
 from ragguard.facts.explanation import explain
 from ragguard.storage.source import open_source
@@ -50,13 +49,16 @@ def test_all_ways_out_say_the_same(scored):
     store, explanations, printed, spans = scored
     assert {found.cause for found in explanations.values()} == {"misled", "missing_hop", "right"}
     source = open_source(store)
-    for overview in source.overviews(MISLEADS):
-        expected = explanations[overview.row["id"]]
-        assert explanation_of(overview) == expected
+    for overview in source.overviews():
+        expected = explanations[overview.scored.run.id]
+        assert overview.view.explanation == expected
         page = detail(overview, {})
         assert page["explanation"] == expected.text
         assert {
-            (hop, rank) for hop, step in enumerate(page["steps"], 1) for rank in step["wrong"]
+            (hop, rank)
+            for hop, step in enumerate(page["steps"], 1)
+            for rank, one in enumerate(step["passages"], 1)
+            if one["verdict"] == "wrong answer"
         } == expected.sources
         assert {hop: step["bridge"] for hop, step in enumerate(page["steps"], 1) if step["bridge"]} == {
             hop: bridge.later.number for hop, bridge in expected.bridges.items()

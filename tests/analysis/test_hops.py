@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from ragguard.analysis.hops import hop_table
+from ragguard.facts.run_view import RunView
 from ragguard.records import (
     K_ERROR,
     Decision,
@@ -23,7 +24,7 @@ from ragguard.scorers.answers import SAME_WORDS
 
 def shown(run, scores, failures=()):
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(hop_table(run, scores, failures))
+    console.print(hop_table(RunView(run, scores, failures)))
     console.file.close()
     return "\n".join(map(str.rstrip, console.export_text().splitlines()))
 
@@ -145,10 +146,10 @@ def test_why_a_number_is_missing_is_told_once_whatever_times_it_names():
     assert text.index("[i]too long[/i]") < text.index("hop 1")
 
 
-def test_passage_cut_without_a_guard_is_shown_as_cut():
+def test_passage_cut_without_a_guard_is_shown_as_not_read():
     run = guarded()
     run.steps[0].decision = None
-    assert "   cut\n" in shown(run, [Score("utility", 0.9, "passage", "r", "s", position=2)])
+    assert "   not read\n" in shown(run, [Score("utility", 0.9, "passage", "r", "s", position=2)])
     run.steps[0].passages = [
         Passage("It was founded in [bold]Oslo[/bold]. (shortened)"),
         Passage("Lemons are yellow."),
@@ -180,7 +181,7 @@ def test_passage_that_the_model_read_is_shown_where_it_is_no_candidate():
     lines = shown(run, scores).splitlines()
     (header,) = [line for line in lines if "A header." in line]
     assert "read as 3" in header
-    assert "cut" in next(line for line in lines if "Lemons." in line)
+    assert "not read" in next(line for line in lines if "Lemons." in line)
     (as_read,) = [line for line in lines if " 3 " in line and "Ada founded it." in line]
     assert "+0.90" in as_read
     assert "-0.50" in next(line for line in lines if "Source 2" in line)
@@ -221,7 +222,7 @@ def test_a_bar_has_colour_only_where_it_is_clear(utility, colour):
     )
     run = guarded()
     run.steps[0].decision = None
-    console.print(hop_table(run, [Score("utility", utility, "passage", "r", "s", position=1)]))
+    console.print(hop_table(RunView(run, [Score("utility", utility, "passage", "r", "s", position=1)])))
     cells = round(abs(utility) * 6)
     (line,) = [line for line in console.export_text(styles=True).splitlines() if "It was founded" in line]
     assert f"\x1b[{colour}m{'█' * cells or ''}" in line

@@ -11,7 +11,6 @@ from support.overviews import overviews
 from ragguard import RagGuard
 from ragguard.analysis.hops import print_hops
 from ragguard.analysis.page import BLOCK, detail, write_html
-from ragguard.analysis.wording import MISLEADS
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.source import open_source
@@ -155,6 +154,6 @@ def test_a_context_that_nano_cannot_read_whole_is_said_in_hops_page_and_scores(t
     assert shown.count(SHORT) == 2
     assert [metadata.get("cut_tokens", 0) > 1000 for metadata in utilities] == [True, False]
     source = open_source(tmp_path / "runs.db")
-    for overview in source.overviews(MISLEADS):
+    for overview in source.overviews():
         [hop] = detail(overview, {})["steps"]
         assert hop["notice"] == SHORT

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from ragguard import Passage, RagGuard
 from ragguard.cli.app import app
 from ragguard.cli.watch import watch_table
+from ragguard.facts.run_view import RunView
 from ragguard.records import PROVISIONAL, Failure, RetrievalStep, Run, Score, ScoredRun
 
 QUESTION = "Where was Hugo Rosquist born?"
@@ -128,7 +129,9 @@ def scored(status="ok"):
 
 def watch_line(scored):
     """The cells of a run in the table, in one line."""
-    cells = [column.cells for column in watch_table([scored]).columns]
+    cells = [
+        column.cells for column in watch_table([RunView(scored.run, scored.scores, scored.failures)]).columns
+    ]
     return "  ".join(cell.plain.replace("\n", "  ") for (cell,) in cells if cell.plain)
 
 
@@ -182,7 +185,7 @@ def test_a_run_whose_end_is_not_scored_yet_shows_what_is_known_so_far():
 )
 def test_a_gain_has_colour_only_beyond_two_standard_errors(gain, colour):
     total = Score("delta_seper_total", gain, "run", "r", stderr=0.1)
-    table = watch_table([ScoredRun(Run("r", "who?"), [total])])
+    table = watch_table([RunView(Run("r", "who?"), [total])])
     (cell,) = table.columns[3].cells
     assert str(cell.style) == colour
     assert not cell.plain.startswith("-0.00")

@@ -16,7 +16,7 @@ def told_of(run, scores, failures=()):
     store = Store()
     store.add_scored([ScoredRun(run)])
     store.store_outcome(ScoringOutcome(run.id, "x", 1, scores, failures))
-    [found] = store.overviews(-0.2)
+    [found] = store.overviews()
     return found
 
 
@@ -41,19 +41,20 @@ def test_scores_come_by_step_and_rank_in_the_order_in_which_they_were_stored():
         ],
         [Failure("belief", "Timeout", "too late", True, run.id)],
     )
-    place = found.steps[1].seq
+    place = found.places[1]
     assert rows(found.of_passages) == [
         [place, 2, "utility", -2500, None, 1000],
         [place, 2, "answerability", 4 * SCALE, 1, None],
     ]
     assert rows(found.of_steps) == [[place, "udcg", 5000, 1250, "", "none", "candidates"]]
-    assert [(one.value, one.reference_source, one.label) for one in found.run_scores()] == [
+    of_run = [one for one in found.scored.scores if one.level == "run"]
+    assert [(one.value, one.reference_source, one.label) for one in of_run] == [
         (0.1, "answer", ""),
         (0.2, "gold", "yes"),
     ]
-    assert (found.worst, found.misleading) == (-0.25001, 1)
+    assert (found.view.worst, found.view.misleading) == (-0.25001, 1)
     assert (found.usage, found.engines) == (Usage(2, 2, 30, 4, 0.5), ["a", "b"])
-    assert [failure.error for failure in found.failures] == ["Timeout"]
+    assert [failure.error for failure in found.view.failures] == ["Timeout"]
 
 
 @pytest.mark.parametrize("unread", [False, True])
@@ -65,7 +66,7 @@ def test_a_utility_within_two_standard_errors_of_zero_is_not_called_misleading(u
     of = {"run_id": run.id, "step_id": step.id, "position": 1}
     for stderr, count in ((None, 1), (0.14, 1), (0.16, 0)):
         found = told_of(run, [Score("utility", -0.3, "passage", stderr=stderr, **of)])
-        assert (found.worst, found.misleading) == (-0.3, count)
+        assert (found.view.worst, found.view.misleading) == (-0.3, count)
 
 
 def test_every_reader_of_a_step_has_the_same_k():
@@ -80,7 +81,7 @@ def test_every_reader_of_a_step_has_the_same_k():
     ]
     run = Run("r", "q", steps=[RetrievalStep(f"s{at}", "r", at, **case) for at, case in enumerate(cases)])
     assert [step.places for step in run.steps] == [5, 7, 1, 5, 5]
-    assert [step.places for step in told_of(run, []).steps] == [5, 7, 1, 5, 5]
+    assert [hop.seen.places for hop in told_of(run, []).view.hops] == [5, 7, 1, 5, 5]
     store = Store()
     store.add_scored([ScoredRun(run)])
     assert [step.places for step in store.run("r").steps] == [5, 7, 1, 5, 5]
@@ -94,11 +95,11 @@ def test_passage_that_the_guard_dropped_was_not_given_to_the_model():
     step.passages = [step.candidates[0], step.candidates[2]]
     step.decision = Decision(step.passages, [Dropped(step.candidates[1], 2, "why", -0.9)], "pruned", 1.5)
     run.steps = [step]
-    [line] = told_of(run, []).steps
-    assert line.texts == [passage.text for passage in step.candidates]
-    assert line.kept == [True, False, True, False, False]
-    assert line.reasons == {2: "why"}
-    assert line.decision.elapsed_ms == 1.5
+    [hop] = told_of(run, []).view.hops
+    assert [one.passage.text for one in hop.passages] == [passage.text for passage in step.candidates]
+    assert [one.read for one in hop.passages] == [True, False, True, False, False]
+    assert hop.passages[1].verdict.words == "would mislead; dropped: why"
+    assert hop.step.decision.elapsed_ms == 1.5
 
 
 def test_only_what_the_model_got_counts_as_misleading():
@@ -115,13 +116,15 @@ def test_only_what_the_model_got_counts_as_misleading():
         for position, utility in enumerate(listed, 1)
     ]
     summary = told_of(run, scores)
-    assert (summary.worst, summary.misleading) == (-0.400001, 2)
+    assert (summary.view.worst, summary.view.misleading) == (-0.400001, 2)
 
 
 def test_numbers_alone_need_no_texts():
     store = Store()
     for number in range(450):  # more than two pages
         store.add_scored([ScoredRun(a_run(f"r{number}"))])
-    found = list(store.overviews(-0.2, texts=False))
-    assert [one.row["id"] for one in found] == [f"r{number}" for number in range(450)]
-    assert {text for one in found for step in one.steps for text in step.texts} == {""}
+    found = list(store.overviews(texts=False))
+    assert [one.scored.run.id for one in found] == [f"r{number}" for number in range(450)]
+    assert {passage.passage.text for one in found for hop in one.view.hops for passage in hop.passages} == {
+        ""
+    }

@@ -11,7 +11,6 @@ from support.runs import a_run
 from support.scored_runs import two_hops
 
 from ragguard.analysis.page import detail, summary
-from ragguard.analysis.wording import MISLEADS
 from ragguard.errors import SchemaMismatch, StoreError
 from ragguard.records import Decision, Dropped, Failure, Score, ScoredRun, Usage
 from ragguard.storage.files.partfolder import PartFolder
@@ -90,12 +89,12 @@ def folder(tmp_path_factory):
 
 def listed(source):
     """The runs as lines of a list."""
-    return [summary(overview) for overview in source.overviews(MISLEADS, texts=False)]
+    return [summary(overview) for overview in source.overviews(texts=False)]
 
 
 def page_of(source):
     """The runs as a page shows them, without the numbers that steps have in their store."""
-    pages = [detail(overview, {}) for overview in source.overviews(MISLEADS)]
+    pages = [detail(overview, {}) for overview in source.overviews()]
     for step in (step for page in pages for step in page["steps"]):
         del step["place"]
     return pages

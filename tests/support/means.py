@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from ragguard.facts.scores import that_count
 from ragguard.records import Score, ScoredRun
 from ragguard.storage.sqlite.score_rows import RunMeans, Series
 
 
 def means_of(scored: ScoredRun) -> RunMeans:
-    """Returns the means of a run. Where a series was scored in several ways, the latest way counts; where a step was
-    scored with several references, the latest of these."""
+    """Returns the means of a run by the scores that count. Where a step was scored with several references, the latest
+    of these."""
     steps = scored.run.steps
     found = RunMeans(
         scored.run.question, len(steps), sum(len(step.passages) for step in steps),
         sum(step.places for step in steps), failures=len(scored.failures),
     )  # fmt: skip
     of_series: dict[Series, list[Score]] = defaultdict(list)
-    for score in scored.scores:
+    for score in that_count(scored.scores):
         stage = score.stage if score.level != "run" else "passages"
         if not score.provisional:
             of_series[Series(score.name, score.level, score.reference_source == "answer", stage)].append(

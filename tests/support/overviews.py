@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ragguard.analysis.wording import MISLEADS
 from ragguard.records import ScoredRun
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.overview import Overview
@@ -17,4 +16,4 @@ def overviews(scored: Iterable[ScoredRun]) -> Iterator[Overview]:
     for one in scored:
         store.add_scored([ScoredRun(one.run)])
         store.store_outcome(ScoringOutcome(one.run.id, "settings", 1, one.scores, one.failures))
-    yield from store.overviews(MISLEADS)
+    yield from store.overviews()

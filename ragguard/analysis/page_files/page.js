@@ -50,14 +50,12 @@
     for (const step of run.steps) {
       steps.set(step.place, step);
       step.scores = ofSteps.filter(([place]) => place === step.place).map(score);
-      step.passages = step.texts.map((text, row) =>
-        ({ text, kept: step.kept[row], reason: step.reasons[row + 1] || "", wrong: step.wrong.includes(row + 1), stating: step.stating.includes(row + 1), ratings: {} }));
+      for (const passage of step.passages) passage.ratings = {};
     }
-    for (const [place, rank, name, value, sub, error] of ofPassages) {
+    for (const [place, rank, name, value, sub] of ofPassages) {
       const passage = steps.has(place) && steps.get(place).passages[rank - 1];
       if (passage && sub == null) passage[name] = value / index.scale;
-      if (passage && name === "utility") passage.error = (error || 0) / index.scale;
-      else if (passage && sub != null) passage.ratings[sub] = value / index.scale;
+      else if (passage) passage.ratings[sub] = value / index.scale;
     }
   }
 
@@ -66,10 +64,6 @@
     index.runs.filter((run) => run[name] != null && keep(run)).map((run) => run[name]);
 
   const total = (name) => index.runs.reduce((sum, run) => sum + run[name], 0);
-
-  // A difference has a colour where it exceeds two standard errors and does not round to zero.
-  const clear = (value, error) => Math.abs(value) >= Math.max(0.005, 2 * (error || 0));
-  const kindOf = (value, error) => !clear(value, error) ? "soft" : value < 0 ? "bad" : "good";
 
   function tiles() {
     const gold = known("gain", FILTERS.gold);
@@ -132,7 +126,7 @@
     const parts = [[run.hops + (run.hops === 1 ? " hop" : " hops")]];
     if (run.state) parts.unshift([run.state, run.status === "open" || run.status === "interrupted" ? "soft" : "bad"]);
     if (run.gain != null)
-      parts.push(["ΔSePer " + signed(run.gain) + (run.source === "answer" ? " (support)" : ""), kindOf(run.gain, run.error)]);
+      parts.push(["ΔSePer " + signed(run.gain) + (run.source === "answer" ? " (support)" : ""), run.tone || "soft"]);
     if (run.misleading) parts.push([run.misleading + " misleading", "bad"]);
     if (run.dropped) parts.push([run.dropped + " dropped"]);
     if (run.answer) parts.push([run.answer, judged(run.answer)]);
@@ -200,7 +194,7 @@
     let at = start[1];
     deltas.forEach((delta, hop) => {
       const by = delta ? delta[1] : 0;
-      bars.push({ name: "hop " + (hop + 1), from: at, to: at + by, kind: kindOf(by, delta && delta[2]),
+      bars.push({ name: "hop " + (hop + 1), from: at, to: at + by, kind: run.steps[hop].tone || "soft",
         text: delta ? signed(by) : "–", error: delta && delta[2] });
       at += by;
     });
@@ -233,33 +227,12 @@
       : "Belief in the reference. Whiskers: one standard error; neighbouring hops' errors are anti-correlated."));
   }
 
-  // A utility is help or harm where it is large enough, and two standard errors away from zero.
-  const kindOfUtility = ({ utility, error }) =>
-    Math.abs(utility) <= -index.misleads ? "" : Math.abs(utility) < 2 * error ? "unclear" : utility < 0 ? "bad" : "good";
-
   function bar(passage) {
     const utility = passage.utility;
     if (utility == null) return el("span", { class: "soft" }, "not judged");
-    const found = kindOfUtility(passage);
-    const kind = " " + (passage.wrong ? "bad" : found === "bad" && passage.stating ? "unclear" : found);
-    const fill = el("i", { class: (utility < 0 ? "down" : "up") + kind });
+    const fill = el("i", { class: (utility < 0 ? "down" : "up") + " " + passage.bar });
     fill.style.width = Math.min(50, Math.abs(utility) * 50) + "%";
     return el("span", {}, el("span", { class: "bar", role: "img", "aria-label": "utility " + signed(utility) }, fill), " " + signed(utility));
-  }
-
-  function verdict(passage) {
-    const words = passage.kept ? [] : [passage.reason ? "dropped: " + passage.reason : "not given to the model"];
-    let kind = "soft";
-    if (passage.wrong) { words.unshift("wrong answer"); kind = "bad"; }
-    else if (passage.utility != null) {
-      const found = kindOfUtility(passage);
-      if (found === "unclear") words.unshift("unclear");
-      else if (found === "bad" && passage.stating) words.unshift("misleads? has the reference");
-      else if (found === "bad") { words.unshift(passage.kept ? "misleads" : "would mislead"); kind = passage.kept ? "bad" : "soft"; }
-      else if (found === "good") { words.unshift(passage.kept ? "helps" : "would help"); kind = passage.kept ? "good" : "soft"; }
-      else words.unshift(passage.kept ? "does little" : "would do little");
-    }
-    return el("span", { class: kind }, words.join("; "));
   }
 
   function passages(step, texts) {
@@ -274,7 +247,7 @@
         el("td", {}, String(row + 1)),
         el("td", { class: "text" }, texts[passage.text]),
         el("td", { class: "verdict" }, bar(passage)),
-        el("td", {}, verdict(passage)),
+        el("td", {}, el("span", { class: passage.tone || "soft" }, passage.verdict)),
         columns.map(([name, title, show]) => el("td", { "data-label": title }, passage[name] == null ? "–" : show(passage[name]))))))));
   }
 

@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import TypeAlias
 
 from ragguard.errors import InvalidInput
+from ragguard.facts.scores import that_count
 from ragguard.records import RetrievalStep, Score, ScoredRun
 
 METRIC_OF: Mapping[str, str] = {
@@ -80,9 +81,10 @@ def digest_of(kind: str, query: str, text: str) -> str:
 
 
 def latest(scored: ScoredRun, *names: str) -> Iterator[Score]:
-    """Yields the latest score of each name, step and passage; leaves out provisional ones and those of candidates."""
+    """Yields the latest score that counts of each name, step and passage; leaves out provisional ones and those of
+    candidates."""
     found: dict[tuple[str, str, int], Score] = {}
-    for score in scored.scores:
+    for score in that_count(scored.scores):
         if score.name in names and score.stage == "passages" and not score.provisional:
             found[score.name, score.step_id, score.position or 0] = score
     return iter(found.values())
@@ -120,7 +122,7 @@ def _coverage_items(scored: ScoredRun) -> Iterator[LabelItem]:
     if not any(latest(scored, "coverage_total")):
         return
     rated: dict[int, list[Score]] = defaultdict(list)
-    for score in scored.scores:
+    for score in that_count(scored.scores):
         if score.name == "answerability" and score.sub_question is not None and not score.provisional:
             rated[score.sub_question].append(score)
     steps = scored.run.steps

@@ -1,7 +1,7 @@
 """Reads runs for reports. SQL gathers the scores of each run, since ten thousand runs have a million scores.
 
 Numbers leave SQLite as JSON of whole numbers in units of 1 / SCALE, in the order in which they were stored; only those
-about a run as a whole become objects here. Knows the content of a row's body, and nothing of the looks of a report.
+that reports compute with become records here.
 """
 
 from __future__ import annotations
@@ -9,177 +9,125 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from ragguard.capture.model_calls import notice
-from ragguard.records import (
-    CUT_TOKENS,
-    FEEDBACK,
-    K_ERROR,
-    LEFT_OUT,
-    Advice,
-    Decision,
-    Failure,
-    Score,
-    Usage,
-    places_of,
-    read_candidates,
-)
+from ragguard.facts.run_view import RunView
+from ragguard.facts.scores import Way
+from ragguard.records import CUT_TOKENS, LEFT_OUT, PROVISIONAL, Level, Score, ScoredRun, Usage
 from ragguard.storage.sqlite.layout import Data
-from ragguard.storage.sqlite.rows import (
-    chunks,
-    failures_at,
-    origins_of,
-    passages_in,
-    rows_at,
-    step_values,
-    texts_of,
-    usage_of,
-)
-from ragguard.storage.sqlite.score_rows import IS_PROVISIONAL
+from ragguard.storage.sqlite.rows import chunks, failures_at, origins_of, runs_at, usage_of
+from ragguard.storage.sqlite.score_rows import IS_PROVISIONAL, left_out, ways_at
 
 SCALE = 10_000
 """Units of a score's value and error in the gathered JSON."""
 
 
-@dataclass(slots=True)
-class StepLine:
-    """A step with its passages in columns: the candidates in the retriever's order, then what the model read that is
-    none of them."""
-
-    seq: int
-    """The number by which the rows of `ScoreSummary` name the step."""
-    row: sqlite3.Row
-    texts: list[str]
-    kept: list[bool]
-    """True for each of the texts that the model got."""
-    reasons: dict[int, str]
-    """The guard's reason for each dropped passage, by its rank."""
-    decision: Decision | None
-    advice: Advice | None
-    error: str
-    places: int
-    """K, the number of passages that the prompt had a place for; 0 where the step's K cannot be right."""
-    notice: str
-    """A notice for readers of the step's numbers where it is unknown what the model read."""
-
-
-@dataclass(slots=True)
+@dataclass
 class Overview:
-    """A run with its steps and failures, and with its scores: those of passages and steps as JSON, with some numbers
-    about them."""
+    """A scored run for a report. Its scores are those that count (`facts/scores.py`), as JSON; those about the run and
+    its steps and the utilities of its passages are records as well."""
 
-    row: sqlite3.Row
-    references: list[str]
-    sub_questions: list[str]
-    """The run's own sub-questions, else those that a scorer made."""
-    failures: list[Failure]
-    metadata: Data
-    steps: list[StepLine] = field(default_factory=list)
+    scored: ScoredRun
+    places: list[int]
+    """The number by which the rows of scores name each step, in the order of the run's steps."""
     of_passages: str = "[]"
-    """JSON rows with the step's `seq`, rank, name, value, sub-question, and the error of a utility."""
+    """JSON rows with the step's number, rank, name, value, sub-question, and the error of a utility."""
     of_steps: str = "[]"
-    """JSON rows with the step's `seq`, name, value, error, label, source of the reference, stage."""
+    """JSON rows with the step's number, name, value, error, label, source of the reference, stage."""
     of_run: str = "[]"
-    """JSON rows as those of `of_steps`, without a `seq`."""
-    worst: float | None = None
-    """The least utility of a passage that the model got."""
-    misleading: int = 0
-    """The number of passages that the model got and whose utility is under the bound that was asked for, and under zero
-    by two standard errors."""
+    """JSON rows as those of `of_steps`, without a number."""
+    sub_questions: list[str] = field(default_factory=list)
+    """The run's own sub-questions, else those that a scorer made."""
     usage: Usage = field(default_factory=Usage)
     engines: list[str] = field(default_factory=list)
-    provisional: int = 0
-    """How many scores were given while the run was open and are not replaced yet."""
+    ways: Sequence[Way] = ()
+    """The ways in which the run was scored; empty if each of its scorers scored it in one way."""
     shortened: str = "[]"
-    """JSON rows, of scores about less than the passages hold: the step's `seq`, rank, name, passages left out, tokens
+    """JSON rows, of scores about less than the passages hold: the step's number, rank, name, passages left out, tokens
     cut."""
 
-    def run_scores(self) -> list[Score]:
-        """Returns the scores about the run as a whole, as far as they are read."""
-        return [
-            Score(
-                name, value / SCALE, "run", "", stderr=None if stderr is None else stderr / SCALE, label=label,
-                reference_source=source, stage=stage,
-            )
-            for _, name, value, stderr, label, source, stage in json.loads(self.of_run)
-        ]  # fmt: skip
+    @cached_property
+    def view(self) -> RunView:
+        """The run as printers show it."""
+        return RunView(self.scored.run, self.scored.scores, self.scored.failures, self.ways)
 
-    @property
-    def feedback(self) -> Data:
-        """Returns the feedback on the run; nothing where the metadata hold something else under that key."""
-        said = self.metadata.get(FEEDBACK)
-        return said if isinstance(said, dict) else {}
+    def take_scores(self, row: sqlite3.Row) -> None:
+        """Takes the scores of a row that was gathered."""
+        self.of_passages, self.of_steps, self.of_run = row["of_passages"], row["of_steps"], row["of_run"]
+        self.shortened = row["shortened"]
+        made = json.loads(row["sub_questions"] or "[]")
+        self.sub_questions = list(self.scored.run.sub_questions or [str(question) for question in made])
+        self.scored.scores = [
+            *self._scores(row["utilities"], {PROVISIONAL: True} if row["provisional"] else {})
+        ]
+
+    def _scores(self, utilities: str, metadata: Data) -> Iterator[Score]:
+        """Yields the scores about the run and its steps, and the utilities of its passages."""
+        run = self.scored.run
+        ids = {seq: step.id for seq, step in zip(self.places, run.steps, strict=True)}
+        for seq, rank, value, stderr in json.loads(utilities):
+            yield Score(
+                "utility", value, "passage", run.id, step_id=ids.get(seq, ""), position=rank, stderr=stderr,
+                metadata=metadata,
+            )  # fmt: skip
+        levels: tuple[tuple[Level, str], ...] = (("step", self.of_steps), ("run", self.of_run))
+        for level, rows in levels:
+            for seq, name, value, error, label, source, stage in json.loads(rows):
+                yield Score(
+                    name, value / SCALE, level, run.id, step_id=ids.get(seq, ""),
+                    stderr=None if error is None else error / SCALE, label=label, reference_source=source,
+                    stage=stage, metadata=metadata,
+                )  # fmt: skip
 
 
 def overviews_at(
-    connection: sqlite3.Connection, seqs: Iterable[int], misleads: float, *, texts: bool = True
+    connection: sqlite3.Connection, seqs: Iterable[int], *, texts: bool = True
 ) -> dict[int, Overview]:
     """Returns the runs with these `seq`; raises where a row cannot be read."""
-    heads, steps = rows_at(connection, seqs)
-    known = texts_of(connection, [body for _, body in steps]) if texts else {}
-    failures = failures_at(connection, {row["seq"]: row["id"] for row, _ in heads})
+    runs = runs_at(connection, seqs, texts=texts)
+    failures = failures_at(connection, {seq: run.id for seq, run in runs.items()})
+    numbers: dict[int, list[int]] = {seq: [] for seq in runs}
+    for row in chunks(
+        connection, "SELECT run, seq FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", runs
+    ):
+        numbers[row[0]].append(row[1])
     found = {
-        row["seq"]: Overview(
-            row, body.get("references") or [], body.get("sub_questions") or [], failures=failures[row["seq"]],
-            metadata=body.get("metadata") or {},
+        seq: Overview(
+            ScoredRun(run, [], failures[seq]), numbers[seq], sub_questions=list(run.sub_questions or ())
         )
-        for row, body in heads
-    }  # fmt: skip
-    for row, body in steps:
-        found[row["run"]].steps.append(_step(row, body, known))
-    gathered = list(chunks(connection, _SCORES_OF_RUNS, seqs))
-    origins = origins_of(
-        connection, {int(number) for row in gathered for number in row["origins"].split(",")}
-    )
+        for seq, run in runs.items()
+    }
+    gathered = _gathered(connection, seqs)
+    origins = origins_of(connection, {number for row in gathered for number in _origins_in(row)})
+    several = []
     for row in gathered:
-        overview = found[row["run"]]
-        unread = {
-            (step.seq, position)
-            for step in overview.steps
-            for position, kept in enumerate(step.kept, 1)
-            if not kept
-        }
-        utilities = json.loads(row["utilities"])
-        read = [(value, 2 * error) for *at, value, error in utilities if tuple(at) not in unread]
-        overview.of_passages, overview.of_steps, overview.of_run = (
-            row["of_passages"],
-            row["of_steps"],
-            row["of_run"],
-        )
-        overview.worst = min((value for value, _ in read), default=None)
-        overview.misleading = sum(value < misleads and value + error < 0 for value, error in read)
+        overview, of_run = found[row["run"]], [origins[number] for number in _origins_in(row)]
         overview.usage = _sum(row["usages"].split("\n"))
-        overview.engines = sorted({origins[int(number)][1] for number in row["origins"].split(",")} - {""})
-        made = json.loads(row["sub_questions"] or "[]")
-        overview.sub_questions = overview.sub_questions or [str(question) for question in made]
-        overview.provisional, overview.shortened = row["provisional"], row["shortened"]
+        overview.engines = sorted({engine for _, engine, *_ in of_run} - {""})
+        overview.take_scores(row)
+        if len({origin[3:5] for origin in of_run}) > len({origin[3] for origin in of_run}):
+            several.append(row["run"])
+    ways = ways_at(connection, several)
+    for seq, stored in ways.items():
+        found[seq].ways = stored
+    for others, some in left_out(ways).items():
+        for row in _gathered(connection, some, others):
+            found[row["run"]].take_scores(row)
     return found
 
 
-def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str]) -> StepLine:
-    items, given = body.get("items", ()), body["passages"]
-    candidates = body.get("candidates") or given
-    decided = step_values(body, passages_in(body, texts), ("decision", "advice"))
-    decision: Decision | None = decided.get("decision")
-    reasons = {} if decision is None else {drop.position: drop.reason for drop in decision.dropped}
-    read, more = [*range(len(given))], []
-    if candidates != given:
-        found, got = ([tuple(items[at][:2]) for at in positions] for positions in (candidates, given))
-        read = read_candidates(found, got)
-        more = [at for at, index in zip(given, read, strict=True) if index >= len(candidates)]
-    left = {*read} - {rank - 1 for rank in reasons}
-    kept = [index in left for index in range(len(candidates) + len(more))]
-    shown = [texts.get(items[position][0], "") for position in (*candidates, *more)]
-    metadata = body.get("metadata", {})
-    kept_by_guard, dropped = (0, 0) if decision is None else (len(decision.kept), len(decision.dropped))
-    k = places_of(row["k"], len(given), len(candidates), kept=kept_by_guard, dropped=dropped)
-    return StepLine(
-        row["seq"], row, shown, kept, reasons=reasons, decision=decision,
-        advice=decided.get("advice"), error=body.get("error", ""),
-        places=0 if K_ERROR in metadata else k, notice=notice(metadata, len(given)),
-    )  # fmt: skip
+def _gathered(
+    connection: sqlite3.Connection, seqs: Iterable[int], left_out: Iterable[int] = ()
+) -> list[sqlite3.Row]:
+    """Returns the scores of runs, a row a run, without those of some origins."""
+    statement = _SCORES_OF_RUNS.replace("{left_out}", json.dumps([*left_out]))
+    return list(chunks(connection, statement, seqs))
+
+
+def _origins_in(row: sqlite3.Row) -> list[int]:
+    return [int(number) for number in row["origins"].split(",")]
 
 
 _UNITS = f"CAST(round({{}} * {SCALE}) AS INTEGER)"
@@ -202,10 +150,9 @@ _SCORES_OF_RUNS = (
     "json_group_array(json_array(steps.seq, position, name, "
     f"json_extract(metadata, '$.{LEFT_OUT}'), json_extract(metadata, '$.{CUT_TOKENS}'))) "
     f"FILTER (WHERE steps.seq IS NOT NULL AND ({_IS_SHORTENED})) AS shortened, "
-    "json_group_array(json_array(steps.seq, position, value, coalesce(stderr, 0))) "
-    "FILTER (WHERE name = 'utility') AS utilities "
+    "json_group_array(json_array(steps.seq, position, value, stderr)) FILTER (WHERE name = 'utility') AS utilities "
     "FROM scores LEFT JOIN steps ON steps.run = scores.run AND steps.id = scores.step_id "
-    "WHERE scores.run IN ({}) GROUP BY scores.run"
+    "WHERE scores.run IN ({}) AND origin NOT IN (SELECT value FROM json_each('{left_out}')) GROUP BY scores.run"
 )
 
 

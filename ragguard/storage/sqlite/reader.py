@@ -83,10 +83,9 @@ class StoreReader:
         have empty texts, and reading is quicker."""
         return self.each(partial(rows.scored_at, texts=texts), span)
 
-    def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
-        """Yields all runs for a report; a passage that the model got counts as misleading where its
-        utility is under `misleads`. Without `texts` it is quicker, as for a list of runs."""
-        return self.each(partial(overviews_at, misleads=misleads, texts=texts))
+    def overviews(self, *, texts: bool = True) -> Iterator[Overview]:
+        """Yields all runs for a report. Without `texts` it is quicker, as for a list of runs."""
+        return self.each(partial(overviews_at, texts=texts))
 
     def means(self, span: range | None = None) -> Iterator[RunMeans]:
         """Yields all runs, or those with a `seq` of a span, for a comparison."""

@@ -7,15 +7,17 @@ the score that replaces it, since the cache answered the later attempt.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from ragguard.records import PROVISIONAL, Level, Score, Usage
+from ragguard.facts.scores import Way, ways_that_count
+from ragguard.records import PROVISIONAL, Level, Score, Usage, places_of
 from ragguard.storage.sqlite.layout import DIGEST_BYTES, dump, storable
 from ragguard.storage.sqlite.rows import chunks, usage_of, usage_text
 from ragguard.text.plain import plain_metadata
@@ -186,29 +188,24 @@ class RunMeans:
         self.means[series], self.origins[series] = mean, origin
 
 
-# K as `places_of` in `records.py` says.
 _STEPS = (
-    "SELECT run, count(*), sum(passages), "
-    "sum(coalesce(k, nullif(passages + iif(passages >= kept, dropped, 0), 0), candidates)) FROM "
-    "(SELECT run, k, json_array_length(body, '$.passages') AS passages, "
-    "coalesce(json_array_length(body, '$.candidates'), 0) AS candidates, "
-    "coalesce(json_array_length(body, '$.decision.kept'), 0) AS kept, "
-    "coalesce(json_array_length(body, '$.decision.dropped'), 0) AS dropped "
-    "FROM steps WHERE run IN ({})) GROUP BY run"
+    "SELECT run, k, json_array_length(body, '$.passages'), coalesce(json_array_length(body, '$.candidates'), 0), "
+    "coalesce(json_array_length(body, '$.decision.kept'), 0), "
+    "coalesce(json_array_length(body, '$.decision.dropped'), 0) FROM steps WHERE run IN ({})"
 )
 _FAILURES = "SELECT run, count(*) FROM failures WHERE run IN ({}) GROUP BY run"
-# Where a series was scored in several ways, the latest way holds; where a step was scored with several references, the
-# latest of these: beside max(), SQLite gives the other columns of the row that has it.
+# If a step was scored with several references, the latest of these holds: beside max(), SQLite gives the other columns
+# of the row that has it. Which of several ways of scoring counts is said by `facts/scores.py`.
 _SERIES = "run, name, level, of_stage, support"
 _MEANS = (
-    f"SELECT {_SERIES}, way, total / number, max(last) FROM ("
+    f"SELECT {_SERIES}, way, total / number, count(*), max(last) FROM ("
     f"SELECT {_SERIES}, way, sum(total) AS total, sum(number) AS number, max(last) AS last FROM ("
     f"SELECT {_SERIES}, way, step_id, total, number, max(last) AS last FROM ("
     "SELECT run, name, level, iif(level = 'run', 'passages', stage) AS of_stage, "
     "reference_source = 'answer' AS support, engine || ', ' || prompts || ', ' || scorer || ' ' || version AS way, "
     f"step_id, sum(value) AS total, count(*) AS number, max(scores.seq) AS last "
-    f"FROM scores JOIN origins ON origins.id = origin WHERE run IN ({{}}) AND NOT ({IS_PROVISIONAL}) "
-    "GROUP BY run, name, level, of_stage, origin, step_id) "
+    f"FROM scores JOIN origins ON origins.id = origin WHERE run IN ({{}}) AND NOT ({IS_PROVISIONAL}) AND "
+    "origin NOT IN (SELECT value FROM json_each('{left_out}')) GROUP BY run, name, level, of_stage, origin, step_id) "
     f"GROUP BY {_SERIES}, way, step_id) GROUP BY {_SERIES}, way) GROUP BY {_SERIES} ORDER BY run, max(last)"
 )
 
@@ -217,10 +214,74 @@ def means_at(connection: sqlite3.Connection, seqs: Iterable[int]) -> dict[int, R
     """Returns the runs with these `seq`; raises where a row cannot be read."""
     rows = chunks(connection, "SELECT seq, question FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
     runs = {seq: RunMeans(storable(question)) for seq, question in rows}
-    for seq, *counts in chunks(connection, _STEPS, seqs):
-        runs[seq].steps, runs[seq].passages, runs[seq].places = counts
+    for seq, k, passages, candidates, kept, dropped in chunks(connection, _STEPS, seqs):
+        run = runs[seq]
+        run.steps += 1
+        run.passages += passages
+        run.places += places_of(k, passages, candidates, kept=kept, dropped=dropped)
     for seq, failures in chunks(connection, _FAILURES, seqs):
         runs[seq].failures = failures
-    for seq, name, level, stage, support, way, mean, _ in chunks(connection, _MEANS, seqs):
-        runs[seq].add(Series(name, level, bool(support), stage), way, mean)
+    several = _add_means(runs, _means(connection, seqs))
+    for origins, some in left_out(ways_at(connection, several)).items():
+        for seq in some:
+            runs[seq].means.clear()
+            runs[seq].origins.clear()
+        _add_means(runs, _means(connection, some, origins))
     return runs
+
+
+def _add_means(runs: Mapping[int, RunMeans], rows: Iterable[sqlite3.Row]) -> set[int]:
+    """Adds the series of rows to their runs; returns the runs that may have been scored in several ways."""
+    versions: dict[tuple[int, str], str] = {}
+    several: set[int] = set()
+    for seq, name, level, stage, support, way, mean, ways, _ in rows:
+        runs[seq].add(Series(name, level, bool(support), stage), way, mean)
+        scorer, _, version = way.rpartition(", ")[2].rpartition(" ")
+        if ways > 1 or versions.setdefault((seq, scorer), version) != version:
+            several.add(seq)
+    return several
+
+
+def _means(
+    connection: sqlite3.Connection, seqs: Iterable[int], left_out: Iterable[int] = ()
+) -> Iterator[sqlite3.Row]:
+    return chunks(connection, _MEANS.replace("{left_out}", dump([*left_out])), seqs)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWay(Way):
+    """A way in which a stored run was scored."""
+
+    origins: frozenset[int]
+    """The origins of its scores."""
+
+
+_WAYS = (
+    "SELECT run, scorer, version, json_group_array(DISTINCT engine) AS engines, "
+    "count(DISTINCT json_array(step_id, position, stage)) AS judged, max(scores.seq) AS newest, "
+    "json_group_array(DISTINCT origin) AS origins "
+    "FROM scores JOIN origins ON origins.id = origin WHERE run IN ({}) GROUP BY run, scorer, version"
+)
+
+
+def ways_at(connection: sqlite3.Connection, seqs: Iterable[int]) -> dict[int, list[StoredWay]]:
+    """Returns the ways in which the runs with these `seq` were scored."""
+    found: dict[int, list[StoredWay]] = defaultdict(list)
+    for row in chunks(connection, _WAYS, seqs):
+        found[row["run"]].append(
+            StoredWay(
+                row["scorer"], row["version"], tuple(json.loads(row["engines"])), judged=row["judged"],
+                newest=row["newest"], origins=frozenset(json.loads(row["origins"])),
+            )
+        )  # fmt: skip
+    return found
+
+
+def left_out(ways: Mapping[int, Sequence[StoredWay]]) -> dict[frozenset[int], list[int]]:
+    """Returns the runs by the origins whose scores do not count in them; no runs of which all scores count."""
+    found: dict[frozenset[int], list[int]] = defaultdict(list)
+    for seq, some in ways.items():
+        counted = ways_that_count(some).values()
+        if origins := frozenset[int]().union(*(way.origins for way in some if way not in counted)):
+            found[origins].append(seq)
+    return found
