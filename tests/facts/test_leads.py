@@ -12,6 +12,7 @@ from rich.console import Console
 from ragguard import Passage, RagGuard, RetrievalStep, Run, read_runs, write_runs
 from ragguard.analysis.hops import hop_table
 from ragguard.facts.leads import _words, with_leads
+from ragguard.facts.run_view import RunView
 from ragguard.records import Lead, LeadSource
 from studies.led_by import USELESS, judge, runs, table
 from studies.readers.multi_hop import half, read
@@ -41,7 +42,7 @@ def run_of(*hops, question=QUESTION):
 
 def printed(run):
     console = Console(width=200, file=io.StringIO())
-    console.print(hop_table(run, []))
+    console.print(hop_table(RunView(run)))
     return console.file.getvalue()
 
 

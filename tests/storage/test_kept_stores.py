@@ -76,7 +76,7 @@ def test_store_of_schema_4_is_read_whole_and_stays_as_it_is(path):
     before = path.read_bytes()
     with closing(StoreReader(path)) as store:
         assert known_of(store) == expected()
-        assert [one.metadata for one in store.overviews(-0.2)][4]["feedback"] == {
+        assert [one.scored.run.metadata for one in store.overviews()][4]["feedback"] == {
             "thumb": "up",
             "note": "right",
         }
@@ -124,5 +124,5 @@ def test_runs_of_schema_4_that_come_again_are_not_scored_again(path):
 def test_folder_of_parts_of_schema_4_is_read_whole(parts):
     scored = list(read_scored(parts))
     assert scored == [type(one)(one.run, one.scores, one.failures) for one in fixed_runs()]
-    assert len(list(open_source(parts).overviews(-0.2))) == len(scored)
+    assert len(list(open_source(parts).overviews())) == len(scored)
     assert {version(path) for path in (parts / "parts").glob("*.db")} == {4}
