@@ -37,6 +37,7 @@ from benchmarks.options import parse, parser
 from ragguard import RagGuard
 from ragguard.advice import evidence
 from ragguard.engines.connect import connect
+from ragguard.facts.verdicts import CLEAR
 from ragguard.metrics.arrays import Booleans, Floats, Integers
 from ragguard.records import Failure, Score
 from ragguard.runtime.limiter import in_parallel
@@ -50,7 +51,7 @@ FIRST_SEED = 3001
 """The first of the seeds; none of them was used for the rule or its bounds."""
 SEEDS, QUESTIONS = 10, 45
 RULES = {
-    "rule": (contested.SURE, contested.ANSWERS), "query alone": (0.95, 0.0), "any that helps": (evidence.HELPS, 0.0),
+    "rule": (contested.SURE, contested.ANSWERS), "query alone": (0.95, 0.0), "any that helps": (CLEAR, 0.0),
 }  # fmt: skip
 """The bounds on the reader's answer to the query and to the sub-question, by the name of the rule."""
 CONTESTED_RULES = {"rule": RULES["rule"], "judge alone": (0.0, 0.0)}

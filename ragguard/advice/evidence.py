@@ -154,7 +154,9 @@ async def find_evidence(contested: Contested, view: View, ask: Ask) -> Evidence:
         p_answer=whole.p_answers,
         utilities=tuple(u for one in last if (u := utilities.get(id(one))) is not None),
         turns_without_help=len(turns)
-        - max((one.turn for one in weighed if utility_verdict(utilities[id(one)] or 0.0) == "helps"), default=0),
+        - max(
+            (one.turn for one in weighed if utility_verdict(utilities[id(one)] or 0.0) == "helps"), default=0
+        ),
         unjudged=tuple(unjudged),
     )
 
