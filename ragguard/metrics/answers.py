@@ -243,9 +243,10 @@ declare(
         function=likelihood_total,
     ),
     Metric(
-        "delta_likelihood", "Δ likelihood of the step",
-        "How much this step moved the likelihood, after the steps before; they sum to the run's total.", range=(-1, 1),
-        unit="probability", needs="the likelihoods before and after the step", source=SOURCE, levels=("step",),
+        "delta_likelihood", "Δ likelihood",
+        "How much the step moved the likelihood, after the steps before; how much a passage moves it alone.",
+        range=(-1, 1), unit="probability", needs="the likelihoods before and after", source=SOURCE,
+        levels=("step", "passage"),
         function=likelihood,
     ),
     Metric(

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
+from ragguard.metrics.answers import mean_logprob, query_gain
 from ragguard.metrics.arrays import Floats, Value
 from ragguard.metrics.registry import Metric, declare
 
@@ -77,6 +78,21 @@ def shapley_of_orders(gains: ArrayLike) -> tuple[Value, Value]:
     return arrays.plain(read.mean(axis=-1)), arrays.plain(error)
 
 
+def joint_gain(question: float, reference: float) -> float:
+    """Returns how a hop bears on question and answer together: the sum of its `question_gain` and `reference_gain`."""
+    return float(question) + float(reference)
+
+
+USED = 0.05
+"""The change of the likelihood of the run's own answer from which it rests on a passage."""
+
+
+def is_used(lost: float, alone: float) -> bool:
+    """Returns whether an answer rests on a passage: whether its likelihood falls without the passage, or rises by it
+    alone, as of two passages that say the same neither is missed."""
+    return max(lost, alone) >= USED
+
+
 def _players(name: str, values: Floats) -> int:
     size = int(values.shape[-1])
     if size < 1 or size & (size - 1) or size > 1 << MOST_EXACT:
@@ -98,5 +114,40 @@ declare(
         "The belief after all hops less the belief after all hops but this one.", range=(-1, 1), unit="probability",
         needs="the beliefs after all hops and after all others", source="leave one out", levels=("step",),
         function=loss_without,
+    ),
+    Metric(
+        "question_gain", "Question gain",
+        "How much likelier the passage, or the hop's best one, makes the run's question; runs of several hops.",
+        range=(float("-inf"), float("inf")), unit="nats", needs="the probabilities of given texts",
+        source="query likelihood (Ponte and Croft, 1998)", levels=("passage", "step"), function=query_gain,
+    ),
+    Metric(
+        "reference_gain", "Reference gain of the hop",
+        "How much less probable the reference is without the hop: mean log-probability of a token.",
+        range=(float("-inf"), float("inf")), unit="nats", needs="the likelihoods after all hops and after all others",
+        source="leave one out", levels=("step",), function=mean_logprob,
+    ),
+    Metric(
+        "joint_gain", "Joint gain of the hop",
+        "The hop's question gain plus its reference gain: how it bears on both; runs of several hops.",
+        range=(float("-inf"), float("inf")), unit="nats", needs="the probabilities of given texts, references",
+        source="pointwise mutual information of a hop with question and answer", levels=("step",),
+        function=joint_gain,
+    ),
+    Metric(
+        "contribution", "Contribution of the passage",
+        "The likelihood of the answer after all that was read, less that after all but this passage.", range=(-1, 1),
+        unit="probability", needs="the probabilities of given texts, an answer", source="leave one out",
+        levels=("passage",), function=loss_without,
+    ),
+    Metric(
+        "unused_share", "Unused passages", "The share of the passages read on which the run's answer does not rest.",
+        direction="lower", unit="share", needs="the contributions of all passages to the run's own answer",
+        source="leave one out", levels=("run",),
+    ),
+    Metric(
+        "cited_used", "Citations that are used",
+        "The share of the passages cited by number, as [2], on which the run's answer rests.", unit="share",
+        needs="the contributions of all passages to the run's own answer", source="leave one out", levels=("run",),
     ),
 )  # fmt: skip

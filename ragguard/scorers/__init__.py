@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ragguard.scorers.contested import Contested as Contested
     from ragguard.scorers.coverage import Coverage as Coverage
     from ragguard.scorers.grades import Grades as Grades
+    from ragguard.scorers.passage_belief import PassageBelief as PassageBelief
     from ragguard.scorers.plan import Plan as Plan
     from ragguard.scorers.question import Ask as Ask
     from ragguard.scorers.question import EntailQuestion as EntailQuestion
@@ -31,6 +32,7 @@ _HOMES = {
     "EntailQuestion": "ragguard.scorers.question",
     "Grades": "ragguard.scorers.grades",
     "LabelQuestion": "ragguard.scorers.question",
+    "PassageBelief": "ragguard.scorers.passage_belief",
     "Plan": "ragguard.scorers.plan",
     "SampleQuestion": "ragguard.scorers.question",
     "Scorer": "ragguard.scorers.scorer",

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from ragguard.errors import CapExceeded, RagguardError, ScoringError
 from ragguard.metrics.answers import is_abstention
 from ragguard.metrics.credit import shapley_of_orders
-from ragguard.records import CUT_TOKENS, LEFT_OUT, ReferenceSource, Result
+from ragguard.records import CUT_TOKENS, LEFT_OUT, Result
 from ragguard.runtime.arguments import number_between, one_of, share, true_or_false, whole_number
 from ragguard.scorers.contexts import (
     ALL_ORDERS,
@@ -42,9 +43,11 @@ from ragguard.scorers.estimates import (
     combine,
     likelihoods,
 )
+from ragguard.scorers.joint import add_joint_gains
 from ragguard.scorers.probes import belief, likeliest, read_line
 from ragguard.scorers.question import Ask, SampleAnswer, SampleQuestion, answered, count_tokens
 from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter
+from ragguard.scorers.target import Target, target_of
 from ragguard.scorers.view import LONG_FORM_TOKENS, View
 from ragguard.text.language import normalise
 
@@ -56,16 +59,6 @@ _OVER_CREDIT = (
     "telling what each of so many hops is worth among all would take more contexts than may be read for it; raise "
     "Belief(credit=...), or measure belief by likelihood, which is cheaper"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The answers against which beliefs are measured."""
-
-    references: tuple[str, ...] = ()
-    source: ReferenceSource = "none"
-    given: tuple[str, ...] = ()
-    """The references as the run has them, before a long answer is shortened."""
 
 
 class _Wanted(NamedTuple):
@@ -162,6 +155,7 @@ class Belief:
         if likely_too:
             likely = await likelihoods(view, layout.contexts, target.references, ask)
             _write(writer, layout, target, likely, _likelihood_scores(layout))
+            await add_joint_gains(writer, layout, ask, partial(_reference_gain, target, likely))
             sure = _sure(likely)
         if self.by == "likelihood":
             return writer.results()
@@ -267,6 +261,21 @@ def _likelihood_scores(layout: Layout) -> Iterator[_Wanted]:
     yield from _credit_scores(layout, "per_token")
 
 
+def _reference_gain(
+    target: Target, likely: Beliefs, contexts: StepContexts
+) -> tuple[float, Mapping[str, Any]]:
+    """Returns how much less probable the target is without a step, as a logarithm, with the fields of its scores."""
+    change = (contexts.credit.loss if contexts.credit else None) or {}
+    estimates = {key: answered(likely[key]).estimates["mean_logprob"] for key in change}
+    value, stderr = combine(change, estimates)
+    return value, {
+        "stderr": stderr,
+        "reference_source": target.source,
+        "references": target.given,
+        "label": "support" if target.source == "answer" else "",
+    }
+
+
 def _sure(likely: Beliefs) -> dict[Key, BeliefIn]:
     """Returns the belief in the contexts in which the references are probable enough. It lies between their own
     probability p and 1: the middle, with half the gap as its error."""
@@ -295,11 +304,9 @@ def _joined(answer: SampleAnswer, other: SampleAnswer | RagguardError) -> Sample
 
 
 def _target(writer: ScoreWriter) -> Target:
-    """Returns the gold references, else the run's own answer, else no references."""
-    view = writer.view
-    if view.short_references:
-        return Target(view.short_references, "gold", view.short_references)
-    if view.references:
+    """Returns the target of the run; notes that long references are none."""
+    view, target = writer.view, target_of(writer.view)
+    if view.references and not target.references:
         tokens = min(map(count_tokens, view.references))
         writer.fail(
             ScoringError(
@@ -308,11 +315,7 @@ def _target(writer: ScoreWriter) -> Target:
             ),
             "belief in the references",
         )
-        return Target()
-    answer = (view.run.answer or "").strip()
-    if is_abstention(answer, view.setting.language):
-        return Target()
-    return Target((answer,), "answer", (answer,))
+    return target
 
 
 def _condensed(writer: ScoreWriter, target: Target, answer: SampleAnswer | RagguardError) -> Target:

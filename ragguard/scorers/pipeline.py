@@ -35,6 +35,7 @@ from ragguard.scorers.exam.examination import examine_unknown
 from ragguard.scorers.exam.examined import Examined
 from ragguard.scorers.exam.record import verdicts_of
 from ragguard.scorers.grades import Grades
+from ragguard.scorers.passage_belief import PassageBelief
 from ragguard.scorers.plan import UNKNOWN, Plan, PriceList
 from ragguard.scorers.question import Ask, prompt_tokens
 from ragguard.scorers.scorer import (
@@ -57,7 +58,7 @@ T = TypeVar("T")
 
 _IN_FAMILY: Mapping[str, tuple[Callable[[], Scorer], ...]] = {
     "belief": (Belief,),
-    "likelihood": (partial(Belief, by="likelihood"), QueryFit),
+    "likelihood": (partial(Belief, by="likelihood"), QueryFit, PassageBelief),
     "utility": (Utility,),
     "coverage": (Coverage, Contested, Answers),
     "grades": (Grades,),
@@ -65,7 +66,7 @@ _IN_FAMILY: Mapping[str, tuple[Callable[[], Scorer], ...]] = {
 FAMILIES = tuple(_IN_FAMILY)
 """The names that `scorers=` takes."""
 USUAL = ("belief", "utility", "coverage")
-_OURS = (Belief, QueryFit, Utility, Coverage, Contested, Answers, Grades)
+_OURS = (Belief, QueryFit, PassageBelief, Utility, Coverage, Contested, Answers, Grades)
 
 
 @dataclass(frozen=True, slots=True)

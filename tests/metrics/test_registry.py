@@ -16,17 +16,18 @@ from ragguard.metrics.registry import declare
 
 # The design's table of scores.
 SCORES = {
-    "passage": "p_abstain p_relevant utility distracting_effect answerability redundancy grade query_gain",
+    "passage": "p_abstain p_relevant utility distracting_effect answerability redundancy grade query_gain "
+    "delta_likelihood question_gain contribution",
     "step": "seper seper_hard delta_seper delta_seper_alone semantic_entropy delta_semantic_entropy udcg harm coverage "
     "learned_udcg "
     "delta_coverage delta_seper_selection delta_coverage_selection delta_udcg_selection contested alpha_ndcg "
     "ra_nwg proc pct_proc selection_efficiency n_recall n_recall_5 recall precision_at_grade harm_1 "
     "t t_u f f_e "
     "likelihood likelihood_total delta_likelihood delta_likelihood_alone log_gain "
-    "credit loss_without",
+    "credit loss_without question_gain reference_gain joint_gain",
     "run": "contested seper_closed_book delta_seper_total udcg_context coverage_total alpha_ndcg_total density "
     "answer_correct likelihood_closed_book delta_likelihood_total "
-    "answer_coverage answer_density response_grade",
+    "answer_coverage answer_density response_grade unused_share cited_used",
 }
 # What the numbers are made with, and what is said of numbers: no metrics themselves.
 HELPERS = {

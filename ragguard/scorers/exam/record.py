@@ -51,9 +51,9 @@ _BY_BOTH = "utility utility_given distracting_effect udcg udcg_context delta_udc
 _RESTING: Mapping[str, str] = {
     "abstention": f"p_abstain {_BY_BOTH}",
     "relevance": f"p_relevant {_BY_BOTH}",
-    "query_gain": "query_gain",
+    "query_gain": "query_gain question_gain",
     "likelihood": "likelihood likelihood_total delta_likelihood log_gain delta_likelihood_alone "
-    "delta_likelihood_total",
+    "delta_likelihood_total reference_gain joint_gain contribution unused_share cited_used",
     "grades": "grade ra_nwg proc pct_proc selection_efficiency t n_recall precision_at_grade harm coverage "
     "delta_coverage alpha_ndcg coverage_total density answerability answer_coverage answer_density",
     "entailment": "seper seper_hard seper_closed_book semantic_entropy delta_seper delta_seper_alone "

@@ -1,0 +1,84 @@
+"""Measures what each passage that was read contributes to the belief: the belief after all that was read less the
+belief after all but this one.
+
+Of few passages each is left out by itself. Many are left out by halves first: a half that changes next to nothing is
+settled as a whole, any other is halved again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ragguard.errors import RagguardError
+from ragguard.scorers.contexts import BeliefContext
+from ragguard.scorers.estimates import Beliefs, Kind, likelihoods
+from ragguard.scorers.question import Ask, answered
+from ragguard.scorers.view import View
+
+SINGLY = 8
+"""The most passages of which each is left out by itself at once."""
+SMALL = 0.01
+"""The change of the likelihood below which passages that were left out together are not told apart."""
+
+
+class Contribution(NamedTuple):
+    """What the belief in one answer loses without one passage, as likelihood and as its logarithm."""
+
+    value: float
+    log: float
+    together: int = 1
+    """How many passages were left out together; each then has an equal share."""
+
+
+async def contributions(
+    view: View, whole: BeliefContext, answers: Sequence[Sequence[str]], ask: Ask
+) -> list[list[Contribution] | RagguardError]:
+    """Returns, for each group of answers (the best of a group counts), the contribution of each passage of a context,
+    or the error for which it is not known."""
+    size = len(whole.passages)
+    blocks = [range(at, at + 1) for at in range(size)]
+    if size > SINGLY:
+        blocks = [range(size // 2), range(size // 2, size)]
+    contexts = {whole.passages: whole}
+    found = [[Contribution(0.0, 0.0)] * size for _ in answers]
+    errors: dict[int, RagguardError] = {}
+    while blocks:
+        without = {block: _without(whole, block) for block in blocks}
+        contexts |= {context.passages: context for context in without.values()}
+        known = await asyncio.gather(*(likelihoods(view, contexts, texts, ask) for texts in answers))
+        left: list[range] = []
+        for block, context in without.items():
+            changes: dict[int, tuple[float, float]] = {}
+            for group, beliefs in enumerate(known):
+                try:
+                    changes[group] = _change(beliefs, whole, context)
+                except RagguardError as error:
+                    errors[group] = error
+            if len(block) > 1 and any(abs(value) >= SMALL for value, _ in changes.values()):
+                middle = (block.start + block.stop) // 2
+                left += [range(block.start, middle), range(middle, block.stop)]
+                continue
+            for group, (value, log) in changes.items():
+                share = Contribution(value / len(block), log / len(block), len(block))
+                found[group][block.start : block.stop] = [share] * len(block)
+        blocks = left
+    return [errors.get(group) or each for group, each in enumerate(found)]
+
+
+def _change(beliefs: Beliefs, whole: BeliefContext, context: BeliefContext) -> tuple[float, float]:
+    """Returns what is lost from the whole context to another one, as likelihood and as its logarithm."""
+    before, after = (answered(beliefs[one.passages]).estimates for one in (context, whole))
+    kinds: tuple[Kind, Kind] = ("per_token", "mean_logprob")
+    value, log = (after[kind].value - before[kind].value for kind in kinds)
+    return value, log
+
+
+def _without(whole: BeliefContext, block: range) -> BeliefContext:
+    """Returns the context without the passages of a block, in which the others give way in the same order."""
+    kept = [at for at in range(len(whole.passages)) if at not in block]
+    places: Mapping[int, int] = {at: place for place, at in enumerate(kept)}
+    order = tuple(places[at] for at in whole.cut_order if at in places)
+    return replace(whole, passages=tuple(whole.passages[at] for at in kept), cut_order=order)

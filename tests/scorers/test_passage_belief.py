@@ -1,0 +1,158 @@
+"""What a passage does to the belief: alone, among all that was read, and for what the run answered."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from support.likely_engine import LikelyEngine
+from support.scripted_engine import ScriptedEngine
+
+from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
+from ragguard.scorers.belief import Belief
+from ragguard.scorers.passage_belief import PassageBelief
+from ragguard.scorers.pipeline import ScoringPipeline
+
+QUESTION = "Where was the founder of Nordvik born?"
+FOUNDER, BIRTH, NOISE = "Ada Berg founded Nordvik.", "Ada Berg was born in Oslo.", "Lemons are yellow."
+MORE_NOISE = [f"Fact {number} is about pears." for number in range(20)]
+
+
+def likely(prompt, text):
+    """Oslo is known from both passages and guessed from one; Bergen stands in no passage."""
+    first, second = FOUNDER in prompt, BIRTH in prompt
+    if text == QUESTION:
+        return -1.0 if first else -2.0
+    if text == "Oslo":
+        return math.log(0.9 if first and second else 0.3 if second else 0.1)
+    return math.log(0.05)
+
+
+def a_run(*hops, answer="Oslo", references=("Oslo",)):
+    steps = [
+        RetrievalStep(
+            id=f"s{at}", index=at, turn=at, query=f"query {at}", passages=[Passage(t) for t in texts]
+        )
+        for at, texts in enumerate(hops)
+    ]
+    return Run(id="r", question=QUESTION, references=list(references) or None, answer=answer, steps=steps)
+
+
+TWO_HOPS = a_run([FOUNDER, NOISE], [BIRTH])
+
+
+async def results(run, *scorers, engine=None):
+    pipeline = ScoringPipeline(engine or LikelyEngine(likely=likely), scorers=list(scorers))
+    return await pipeline.results(run)
+
+
+async def values(run, name, *scorers, source=None):
+    return {
+        (score.step_id, score.position): round(score.value, 6)
+        for score in await results(run, *scorers)
+        if isinstance(score, Score) and score.name == name and source in (None, score.reference_source)
+    }
+
+
+IN_CONTEXT = PassageBelief(in_context=True)
+
+
+async def test_each_passage_alone():
+    assert await values(TWO_HOPS, "delta_likelihood", PassageBelief()) == {
+        ("s0", 1): 0.0, ("s0", 2): 0.0, ("s1", 1): 0.2,
+    }  # fmt: skip
+
+
+async def test_each_passage_among_all_that_was_read():
+    assert await values(TWO_HOPS, "contribution", IN_CONTEXT, source="gold") == {
+        ("s0", 1): 0.6, ("s0", 2): 0.0, ("s1", 1): 0.8,
+    }  # fmt: skip
+
+
+async def test_which_passages_the_answer_rests_on_and_which_of_those_cited():
+    cited = replace(TWO_HOPS, answer="Oslo [1][2, 7]")
+    found = {(one.name, one.step_id, one.position, one.reference_source): one for one in
+             await results(cited, IN_CONTEXT) if isinstance(one, Score)}  # fmt: skip
+    assert [found["contribution", "s0", rank, "answer"].label for rank in (1, 2)] == ["used", "not used"]
+    assert found["contribution", "s1", 1, "answer"].label == "used"
+    unused = found["unused_share", "", None, "answer"]
+    assert (unused.value, unused.explanation) == (pytest.approx(1 / 3), "1 of 3 passages")
+    cites = found["cited_used", "", None, "answer"]
+    assert (cites.value, cites.explanation) == (pytest.approx(1 / 3), "[2] is not used, [7] is no passage")
+
+
+async def test_a_wrong_answer_has_contributions_of_its_own():
+    wrong = replace(TWO_HOPS, answer="Bergen")
+    assert set((await values(wrong, "contribution", IN_CONTEXT, source="answer")).values()) == {0.0}
+    assert (await values(wrong, "contribution", IN_CONTEXT, source="gold"))["s1", 1] == 0.8
+    assert await values(wrong, "unused_share", IN_CONTEXT) == {("", None): 1.0}
+
+
+async def test_two_passages_that_say_the_same_are_both_used_and_neither_is_missed():
+    same = f"{BIRTH} {BIRTH}"
+    run = a_run([FOUNDER], [BIRTH, same])
+    assert await values(run, "contribution", IN_CONTEXT, source="gold") == {
+        ("s0", 1): 0.6, ("s1", 1): 0.0, ("s1", 2): 0.0,
+    }  # fmt: skip
+    assert await values(run, "unused_share", IN_CONTEXT) == {("", None): 0.0}
+
+
+async def test_many_passages_are_left_out_by_halves_and_what_changes_nothing_together():
+    run = a_run([FOUNDER, *MORE_NOISE[:10]], [*MORE_NOISE[10:], BIRTH])
+    engine = LikelyEngine(likely=likely)
+    found = [one for one in await results(run, IN_CONTEXT, engine=engine) if isinstance(one, Score)]
+    gold = [one for one in found if one.name == "contribution" and one.reference_source == "gold"]
+    assert len(gold) == 22
+    assert {(one.step_id, one.position) for one in gold if one.value} == {("s0", 1), ("s1", 11)}
+    assert sum(one.metadata.get("together", 1) > 1 for one in gold) >= 14
+    whole = [prompt for call in engine.calls for prompt in call.texts if prompt.count("<document") > 10]
+    assert len(whole) < 20
+
+
+@pytest.mark.parametrize("answer", [None, "", "I don't know."])
+async def test_without_an_answer_only_the_reference_has_contributions(answer):
+    run = replace(TWO_HOPS, answer=answer)
+    assert len(await values(run, "contribution", IN_CONTEXT)) == 3
+    assert await values(run, "unused_share", IN_CONTEXT) == {}
+
+
+async def test_without_references_the_runs_answer_is_supported():
+    run = a_run([FOUNDER, NOISE], [BIRTH], references=())
+    found = [one for one in await results(run, IN_CONTEXT) if isinstance(one, Score)]
+    assert {one.reference_source for one in found} == {"answer"}
+    assert {one.label for one in found if one.name == "delta_likelihood"} == {"support"}
+
+
+async def test_passages_beyond_the_models_context_are_a_failure_and_no_zero():
+    engine = LikelyEngine(likely=likely, context=330)
+    run = a_run([" ".join([FOUNDER] * 40)], [BIRTH])
+    found = await results(run, IN_CONTEXT, engine=engine)
+    known = [one for one in found if isinstance(one, Score) and one.name == "contribution"]
+    assert {one.step_id for one in known} == {"s1"}
+    failed = [one for one in found if isinstance(one, Failure) and one.step_id == "s0"]
+    assert any("contribution of passage 1" in one.message and "context" in one.message for one in failed)
+
+
+async def test_the_question_knows_the_bridge_and_the_reference_both():
+    run = a_run([FOUNDER, NOISE], [BIRTH], [NOISE])
+    by = Belief(by="likelihood")
+    assert await values(run, "question_gain", by) == {
+        ("s0", 1): 1.0, ("s0", 2): 0.0, ("s1", 1): 0.0, ("s2", 1): 0.0,
+        ("s0", None): 1.0, ("s1", None): 0.0, ("s2", None): 0.0,
+    }  # fmt: skip
+    lost = {("s0", None): round(math.log(3), 6), ("s1", None): round(math.log(9), 6), ("s2", None): 0.0}
+    assert await values(run, "reference_gain", by) == lost
+    assert await values(run, "joint_gain", by) == {**lost, ("s0", None): round(1 + math.log(3), 6)}
+
+
+async def test_a_run_of_one_hop_has_no_joint_gain_and_its_credit_is_its_total():
+    by, run = Belief(by="likelihood"), a_run([FOUNDER, BIRTH])
+    assert await values(run, "joint_gain", by) == await values(run, "question_gain", by) == {}
+    assert await values(run, "credit", by) == await values(run, "loss_without", by) == {("s0", None): 0.8}
+
+
+async def test_an_engine_without_likelihood_is_a_failure():
+    found = await results(TWO_HOPS, IN_CONTEXT, Belief(by="likelihood"), engine=ScriptedEngine())
+    assert found
+    assert all(isinstance(one, Failure) for one in found)
+    assert any("contribution" in one.message for one in found)
+    assert any("credit" in one.message for one in found)
