@@ -34,7 +34,7 @@ PUBLIC = {
         PartFolder PartJob Processes ScoringSettings carry_out prepare
     """,
     "ragguard.scorers": """
-        Ask Belief Caps Contested Coverage EntailQuestion Grades LabelQuestion Plan SampleQuestion Scorer
+        Ask Belief Caps Contested Coverage EntailQuestion Grades LabelQuestion PassageBelief Plan SampleQuestion Scorer
         StepView Utility View
     """,
     "ragguard.telemetry": "BufferingSink JsonlSink OtelSink PhoenixSink ScoredRun Sink SpanSink",

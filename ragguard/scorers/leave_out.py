@@ -24,8 +24,8 @@ SMALL = 0.01
 """The change of the likelihood below which passages that were left out together are not told apart."""
 
 
-class Contribution(NamedTuple):
-    """What the belief in one answer loses without one passage, as likelihood and as its logarithm."""
+class PassageLoss(NamedTuple):
+    """The loss of belief in an answer without one passage, as likelihood and as its logarithm."""
 
     value: float
     log: float
@@ -35,7 +35,7 @@ class Contribution(NamedTuple):
 
 async def contributions(
     view: View, whole: BeliefContext, answers: Sequence[Sequence[str]], ask: Ask
-) -> list[list[Contribution] | RagguardError]:
+) -> list[list[PassageLoss] | RagguardError]:
     """Returns, for each group of answers (the best of a group counts), the contribution of each passage of a context,
     or the error for which it is not known."""
     size = len(whole.passages)
@@ -43,7 +43,7 @@ async def contributions(
     if size > SINGLY:
         blocks = [range(size // 2), range(size // 2, size)]
     contexts = {whole.passages: whole}
-    found = [[Contribution(0.0, 0.0)] * size for _ in answers]
+    found = [[PassageLoss(0.0, 0.0)] * size for _ in answers]
     errors: dict[int, RagguardError] = {}
     while blocks:
         without = {block: _without(whole, block) for block in blocks}
@@ -62,7 +62,7 @@ async def contributions(
                 left += [range(block.start, middle), range(middle, block.stop)]
                 continue
             for group, (value, log) in changes.items():
-                share = Contribution(value / len(block), log / len(block), len(block))
+                share = PassageLoss(value / len(block), log / len(block), len(block))
                 found[group][block.start : block.stop] = [share] * len(block)
         blocks = left
     return [errors.get(group) or each for group, each in enumerate(found)]

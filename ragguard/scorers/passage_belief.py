@@ -17,7 +17,7 @@ from ragguard.records import Result
 from ragguard.runtime.arguments import true_or_false
 from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, Key, window
 from ragguard.scorers.estimates import BeliefIn, Beliefs, likelihoods
-from ragguard.scorers.leave_out import Contribution, contributions
+from ragguard.scorers.leave_out import PassageLoss, contributions
 from ragguard.scorers.question import Ask, answered
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.target import Target, own_answer, target_of
@@ -104,7 +104,7 @@ def _add_in_context(
     writer: ScoreWriter,
     target: Target,
     whole: BeliefContext,
-    lost: Sequence[Contribution] | RagguardError,
+    lost: Sequence[PassageLoss] | RagguardError,
     used: Mapping[str, bool] | None,
 ) -> None:
     """Adds what each passage that was read contributes; with `used`, also which of them the run's answer rests on."""
@@ -148,7 +148,7 @@ def _add_citations(writer: ScoreWriter, target: Target, used: Sequence[bool]) ->
 
 
 def _used(
-    whole: BeliefContext, lost: Sequence[Contribution] | RagguardError, alone: Beliefs
+    whole: BeliefContext, lost: Sequence[PassageLoss] | RagguardError, alone: Beliefs
 ) -> Mapping[str, bool] | None:
     """Returns for each passage that was read whether the answer rests on it; None where that is not known."""
     if isinstance(lost, RagguardError) or isinstance(closed := alone[CLOSED_BOOK], RagguardError):
