@@ -31,11 +31,15 @@ def ragguard_gate() -> Gate:
     def gate(
         before: str | Path, after: str | Path | None = None, fail_if: str | Sequence[str] = (), *,
         baseline: str | None = None, labels: str | Path | None = None, corrected: bool = False,
+        allow_unscored: bool = False, looks: int = 1,
     ) -> Comparison:  # fmt: skip
         __tracebackhide__ = True  # pytest shows the line of the test instead
         try:
             correct = None if labels is None else corrected_by(labels)
-            checked = check(before, after, fail_if, baseline=baseline, correct=correct, corrected=corrected)
+            checked = check(
+                before, after, fail_if, baseline=baseline, correct=correct, corrected=corrected,
+                allow_unscored=allow_unscored, looks=looks,
+            )  # fmt: skip
         except (RagguardError, OSError) as error:
             pytest.fail(f"ragguard_gate: {error}", pytrace=False)
         found, broken = checked.found, [gate for gate in checked.gates if not gate.passed]

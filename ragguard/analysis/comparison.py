@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import NormalDist
 from typing import Any, Literal
 
-from ragguard.metrics.agreement import least_p
+from ragguard.metrics.mean_differences import least_p
 
 NOT_DECISIVE = "not decisive"
 TOO_FEW = "too few questions"
@@ -44,18 +44,19 @@ class Change:
     """The difference after − before, as the mean over questions."""
     low: float
     high: float
-    """The 95 % interval of the difference: what the sign flips of the questions' differences do not reject; nan
-    where so few questions bound nothing."""
+    """The 95 % interval of the difference; nan if so few questions bound nothing."""
     p: float
     p_corrected: float
-    """p for several metrics together: the chance that any of them without a difference looks so different. A primary
-    metric is corrected among the primary ones, another one among all."""
+    """p for all metrics together: the chance that any of them looks so different without a difference. The primary
+    metrics have four fifths of the 5 %."""
     effect: float
     """The difference divided by its standard deviation over questions (Cohen's d of pairs)."""
     direction: str = "neither"
     """The better direction: higher, lower or neither."""
     primary: bool = False
     """True for the metrics on which the comparison's verdict rests."""
+    lost: int = 0
+    """The number of questions that have a value before and none after."""
 
     @property
     def verdict(self) -> str:
@@ -155,6 +156,10 @@ class Comparison:
     paired: int
     only_before: int
     only_after: int
+    looks: int = 1
+    """The number of comparisons that share the 5 %."""
+    refused: list[str] = field(default_factory=list)
+    """The metrics that were not compared, since K differs in every question."""
     notes: list[str] = field(default_factory=list)
     """The sentences that a reader of the numbers has to know of either side, such as what was not compared."""
 
@@ -167,32 +172,50 @@ class Comparison:
     @property
     def verdict(self) -> ComparisonVerdict:
         """The verdict on the two sides."""
-        on = "1 question" if self.paired == 1 else f"{self.paired:,} questions"
-        if self.identical:
+        on, lost = self._counted()
+        if self.identical and not lost:
             scores = "score" if len(self.changes) == 1 else f"{len(self.changes)} scores"
             return ComparisonVerdict("identical", f"Identical: {on} with the same {scores} on both sides.")
+        if not self.changes:
+            return ComparisonVerdict(
+                "undecided", f"Undecided on {on}: no metric can be compared, since K differs."
+            )
         decided = {word: [one for one in self.decisive if one.verdict == word] for word in _DECIDED}
         of_word = {word: some for word, some in decided.items() if some}
         if not of_word:
             more = _more_questions(self.decisive)
-            return ComparisonVerdict("undecided", f"Undecided on {on}: no difference is measurable.{more}")
+            return ComparisonVerdict(
+                "undecided", f"Undecided on {on}: no difference is measurable{lost}.{more}"
+            )
         if len(of_word) == 1:
             ((word, some),) = of_word.items()
             said = f"{some[0].metric} {some[0].shown}" if len(some) == 1 else _listed(some)
-            return ComparisonVerdict(word, f"{word.capitalize()} on {on}: {said}.")
+            return ComparisonVerdict(word, f"{word.capitalize()} on {on}: {said}{lost}.")
         said = "; ".join(f"{word} in {_listed(some)}" for word, some in of_word.items())
-        return ComparisonVerdict("mixed", f"Mixed on {on}: {said}.")
+        return ComparisonVerdict("mixed", f"Mixed on {on}: {said}{lost}.")
+
+    def _counted(self) -> tuple[str, str]:
+        """Returns the number of questions that the verdict rests on, in words, and what could not be scored after."""
+        counts = [change.questions for change in self.decisive] or [self.paired]
+        least, most = min(counts), max(counts)
+        on = "1 question" if self.paired == 1 else f"{self.paired:,} questions"
+        if least < self.paired:
+            on = f"{least:,}{f' to {most:,}' if least < most else ''} of {on}"
+        lost = max((change.lost for change in self.decisive), default=0)
+        return on, f"; {lost:,} could not be scored on the new side" if lost else ""
 
     @property
     def about_p(self) -> str:
         """The sentence about what p means."""
-        number, first = len(self.changes), len(self.decisive)
-        together = "for one metric" if first == 1 else f"for {first} metrics together"
-        if first < number:
-            together += f", and for all {number} where it is another metric's"
+        number, first = len(self.changes), sum(change.primary for change in self.changes)
+        together = "for one metric" if number == 1 else f"for all {number} metrics together"
+        if 0 < first < number:
+            together += f", of which the {first} that decide have four fifths of the 5 %"
+        several = f" This is one of {self.looks} looks that share these 5 %." if self.looks > 1 else ""
         return (
-            f"p is from sign flips of the questions' differences, {together}: where nothing differs, any is called "
-            f"different once in {1 / SIGNIFICANT:.0f} comparisons."
+            "p is the larger one of two tests, sign flips and a bootstrap of the questions' differences, "
+            f"{together}: if nothing differs, any row is called different in at most one of {1 / SIGNIFICANT:.0f} "
+            f"comparisons.{several}"
         )
 
     def resting_on(self, metric: str) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import Any, NamedTuple, Protocol, get_args
 
 from ragguard.analysis.comparison import TOO_FEW, UNDECIDED, Comparison, interval_text
 from ragguard.analysis.pairs import Questions, compare, read_questions
@@ -17,15 +17,19 @@ from ragguard.analysis.tables import Table
 from ragguard.analysis.wording import question_line
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Level
+from ragguard.runtime.arguments import number_between, whole_number
 from ragguard.scorers.exam.record import failed_behind
 from ragguard.storage.sqlite import baselines
 from ragguard.storage.sqlite.database import is_store
 
-_CONDITION = re.compile(r"^\s*([\w.]+)\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*$")
+_CONDITION = re.compile(
+    r"^\s*([\w.]+)\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(strict)?\s*$"
+)
 _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _ARROWS = {"higher": " ↑", "lower": " ↓"}
 _ALIKE = 0.5
 """The share of passages that both sides saw, under which other documents are suspected."""
+MOST_LOOKS = 1000
 MOST = 20
 """The most questions that a comment lists."""
 
@@ -41,40 +45,90 @@ class CheckedCondition:
     low: float
     high: float
     passed: bool
-    """True where the condition does not hold."""
+    """True if the condition does not hold, or only by chance, and no question is missing."""
+    by_chance: bool = False
+    """True if the difference is beyond the bound and its interval leaves room for none."""
+    lost: int = 0
+    """The number of questions without a value on the new side, for which the check fails."""
 
     def __str__(self) -> str:
-        verdict = f"passed: {self.condition} does not hold" if self.passed else f"FAILED: {self.condition}"
-        return f"{verdict}; the difference is {self.difference:+.4g}{interval_text(self.low, self.high)}"
+        said = f"; the difference is {self.difference:+.4g}{interval_text(self.low, self.high)}"
+        if self.lost:
+            missing = (
+                f"{self.lost:,} {'question has' if self.lost == 1 else 'questions have'} no {self.metric}"
+            )
+            return f"FAILED: {missing} on the new side (--allow-unscored accepts it); {self.condition}{said}"
+        if self.by_chance:
+            return f"passed: {self.condition} may hold by chance{said}; '{self.condition} strict' would fail"
+        return f"{f'passed: {self.condition} does not hold' if self.passed else f'FAILED: {self.condition}'}{said}"
 
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON."""
         return asdict(self) | ({} if math.isfinite(self.low) else {"low": None, "high": None})
 
 
-def parsed(condition: object) -> tuple[str, str, float]:
-    """Returns the metric, the sign and the bound of a condition such as `udcg < -0.02`."""
+class Condition(NamedTuple):
+    """A bound on the difference of a metric, such as `udcg < -0.02`."""
+
+    metric: str
+    sign: str
+    bound: float
+    strict: bool = False
+    """True: the difference alone decides, also if it may be chance."""
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.sign} {self.bound:g}{' strict' if self.strict else ''}"
+
+
+def parsed(condition: object) -> Condition:
+    """Returns a condition such as `udcg < -0.02` or `udcg < -0.02 strict`."""
     match = _CONDITION.match(condition) if isinstance(condition, str) else None
     if match is None:
-        raise InvalidInput("--fail-if", condition, "METRIC <, <=, > or >= NUMBER, such as 'udcg < -0.02'")
-    return match[1], match[2], float(match[3])
+        raise InvalidInput(
+            "--fail-if", condition, "METRIC <, <=, > or >= NUMBER, such as 'udcg < -0.02'; 'strict' behind it"
+        )
+    return Condition(match[1], match[2], float(match[3]), strict=match[4] is not None)
 
 
 def hold(
-    condition: tuple[str, str, float], compared: Mapping[str, tuple[float, float, float]], why: str
+    condition: Condition,
+    compared: Mapping[str, tuple[float, float, float]],
+    why: str,
+    lost: Mapping[str, int] = {},
 ) -> CheckedCondition:
-    """Holds a condition to the difference, with the ends of its interval, that it is about; raises UnknownName where
-    there is none of its name, and where the name stands for several that are told apart by their levels."""
-    metric, sign, bound = condition
+    """Holds a condition to the difference, with the ends of its interval, that it is about.
+
+    The condition holds if the difference is beyond the bound and, unless the bound asks for more than no difference or
+    is strict, the interval leaves no room for none. Raises UnknownName if no difference has this name, or several do
+    that are told apart by their levels.
+
+    Args:
+        condition: The condition.
+        compared: The differences by metric.
+        why: Which metrics there are, for the error.
+        lost: The number of questions without a value on the new side, by metric.
+    """
+    metric, sign, bound, strict = condition
     levels = [name for level in get_args(Level) if (name := f"{metric}.{level}") in compared]
     meant = [metric] if metric in compared else levels
     if len(meant) != 1:
         allowed = f"one of {', '.join(sorted(meant or compared)) or 'none'}: {why}"
         raise UnknownName("--fail-if", metric, allowed)
     difference, low, high = compared[meant[0]]
-    passed = not _OPERATORS[sign](difference, bound)
-    said = f"{metric} {sign} {bound:g}"
-    return CheckedCondition(said, meant[0], difference, low=low, high=high, passed=passed)
+    beyond, none = (_OPERATORS[sign](value, bound) for value in (difference, 0.0))
+    chance = beyond and not none and not strict and not (low > 0 or high < 0)
+    missing = lost.get(meant[0], 0)
+    passed = (not beyond or chance) and not missing
+    return CheckedCondition(
+        str(condition),
+        meant[0],
+        difference,
+        low=low,
+        high=high,
+        passed=passed,
+        by_chance=chance,
+        lost=missing,
+    )
 
 
 class CorrectedMeans(Protocol):
@@ -178,6 +232,8 @@ def check(
     correct: Correct | None = None,
     corrected: bool = False,
     trust_failed: bool = False,
+    allow_unscored: bool = False,
+    looks: int = 1,
 ) -> GateCheck:
     """Compares two stores, folders of parts or score files, and holds the differences to bounds.
 
@@ -189,7 +245,10 @@ def check(
         correct: Corrects the means of both sides by labels of people, such as `corrected_by` of a label file.
         corrected: True: the bounds are on the differences that the labels correct.
         trust_failed: True: bounds may rest on numbers of a model that failed its examination in them.
+        allow_unscored: True: questions without a value on the new side do not fail the check.
+        looks: The number of checks that share the 5 % of false alarms, such as 30 of a daily gate.
     """
+    number_between("--looks", whole_number("--looks", looks, 1), 1, MOST_LOOKS, f"1 to {MOST_LOOKS:,}")
     conditions = list(map(parsed, [fail_if] if isinstance(fail_if, str) else fail_if))
     if corrected and (correct is None or not conditions):
         raise InvalidInput("--corrected", True, "--labels FILE and --fail-if beside it, which it is about")
@@ -201,7 +260,7 @@ def check(
         raise InvalidInput("AFTER", None, "a second side, or --baseline NAME")
     chosen = (before, spans[0]), (after, spans[1])
     sides = read_questions(*chosen[0]), read_questions(*chosen[1])
-    found = compare(*sides)
+    found = compare(*sides, looks=looks)
     changes = None if correct is None else correct(chosen)
     gaps: Mapping[str, tuple[float, float, float]] = {
         one.metric: (one.difference, one.low, one.high) for one in found.changes
@@ -209,12 +268,26 @@ def check(
     why = "metrics that both sides have; score both with the same scorers"
     if corrected and changes is not None:
         gaps, why = changes.differences, "metrics that the labels correct on both sides"
-    gates = [hold(one, gaps, why) for one in conditions]
+    for condition in conditions:
+        if condition.metric in found.refused and not corrected:
+            allowed = "a metric that does not count places: K differs in every question; or score both sides on one K"
+            raise InvalidInput("--fail-if", str(condition), allowed)
+    lost = {} if allow_unscored or corrected else {change.metric: change.lost for change in found.changes}
+    gates = [hold(condition, gaps, why, lost) for condition in conditions]
     if not corrected:
         if not trust_failed:
             _refuse_failed(gates, sides)
         thin = [found.resting_on(metric) for metric in dict.fromkeys(gate.metric for gate in gates)]
         doubts = [*filter(None, thin), *doubts]
+        doubts += [
+            f"{gate.condition} cannot fail on so few questions: their interval has no ends; 'strict' behind it "
+            "decides by the difference alone"
+            for gate in gates if gate.by_chance and math.isnan(gate.low)
+        ]  # fmt: skip
+    if conditions and baseline is not None and looks == 1:
+        doubts.append(
+            "a check that runs again and again raises a false alarm in one of 20 runs; --looks 30 keeps 5 % over thirty"
+        )
     return GateCheck(found, changes, gates, doubts, documents=said)
 
 

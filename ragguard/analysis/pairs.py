@@ -11,16 +11,20 @@ from pathlib import Path
 
 import numpy as np
 
-from ragguard.analysis.comparison import PRIMARY, Change, Comparison, Move, MovedQuestion
+from ragguard.analysis.comparison import PRIMARY, SIGNIFICANT, Change, Comparison, Move, MovedQuestion
 from ragguard.errors import InvalidInput
-from ragguard.metrics.agreement import sign_flips
 from ragguard.metrics.arrays import Floats
+from ragguard.metrics.mean_differences import mean_tests
 from ragguard.metrics.registry import METRICS
 from ragguard.storage.source import read_means
 from ragguard.storage.sqlite.score_rows import RunMeans, Series, titles
 from ragguard.text.language import normalise
 
 _SIGNS = {"higher": 1, "lower": -1}
+PRIMARY_SHARE = 0.8
+"""The share of the level that the primary metrics have together; the others have the rest."""
+DRAWS_A_LOOK = 200
+"""The least number of random draws a look, so that a level shared among many looks can be reached."""
 TOLERANCE = 1e-6
 """Differences up to this, absolute or relative to the values, are rounding and count as none."""
 
@@ -86,11 +90,15 @@ def questions_of(runs: Iterable[RunMeans]) -> Questions:
     return found
 
 
-def compare(before: Questions, after: Questions, draws: int = 9999, seed: int = 0) -> Comparison:
+def compare(
+    before: Questions, after: Questions, *, looks: int = 1, draws: int = 9999, seed: int = 0
+) -> Comparison:
     """Pairs the questions of two sides, metric by metric, and names the questions that fell.
 
-    A difference within numerical tolerance, a millionth of the larger value or of 1, is none. Up to 14 questions all
-    patterns of signs are tried, beyond that `draws` random ones.
+    With `looks`, the comparison is one of so many that share the 5 %, such as the runs of a daily gate.
+
+    A difference within numerical tolerance, a millionth of the larger value or of 1, is none. Metrics that count places
+    are compared only on questions with the same K on both sides.
     """
     shared = sorted(before.asked.keys() & after.asked.keys())
     if not shared:
@@ -113,21 +121,52 @@ def compare(before: Questions, after: Questions, draws: int = 9999, seed: int = 
         np.array([[side.values[series].get(one, math.nan) for one in shared] for series in both])
         for side in (before, after)
     )
+    lost = (~np.isnan(a) & np.isnan(b)).sum(axis=1)
+    other_k = np.array([_other_k(before, after, question) for question in shared])
+    by_places = np.array([getattr(METRICS.get(series.name), "by_places", False) for series in both])
+    counting = np.flatnonzero(by_places & (~np.isnan(a + b) & other_k).any(axis=1))
+    a[np.outer(by_places, other_k)] = math.nan
     known = ~np.isnan(a + b)
     rows, columns = np.flatnonzero(known.any(axis=1)), np.flatnonzero(known.any(axis=0))
     compared, a, b = [both[row] for row in rows], a[np.ix_(rows, columns)], b[np.ix_(rows, columns)]
     gap = b - a
     gap[np.abs(gap) <= TOLERANCE * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))] = 0.0
-    changes = _changes(compared, [named[series] for series in compared], a, gap, draws, seed)
+    changes = _changes(
+        compared, [named[series] for series in compared], a, gap, lost[rows].tolist(), looks, draws, seed
+    )
     return Comparison(
         changes,
         _fallen(changes, [after.asked[shared[column]] for column in columns], a, b, gap),
-        identical=not np.nan_to_num(gap).any(),
+        identical=bool(compared) and not np.nan_to_num(gap).any(),
         paired=len(shared),
         only_before=len(before.asked) - len(shared),
         only_after=len(after.asked) - len(shared),
-        notes=_notes(before, after, shared, named, named.keys() - set(compared)),
+        looks=looks,
+        refused=sorted({named[both[row]] for row in counting} - {named[series] for series in compared}),
+        notes=[
+            *_on_other_k(before, after, shared, int(other_k.sum()), [named[both[row]] for row in counting]),
+            *_notes(before, after, shared, named, named.keys() - set(both)),
+        ],
     )
+
+
+def _other_k(before: Questions, after: Questions, question: str) -> bool:
+    """Returns whether both sides know the number of places of a question, and it differs."""
+    was, now = before.k([question]), after.k([question])
+    return None not in (was, now) and was != now
+
+
+def _on_other_k(
+    before: Questions, after: Questions, shared: Sequence[str], questions: int, metrics: Sequence[str]
+) -> list[str]:
+    """Returns the sentence about the questions with another K on each side, on which metrics that count places are not
+    compared."""
+    if not questions or not metrics:
+        return []
+    return [
+        f"K is {before.k(shared):.1f} before and {after.k(shared):.1f} after: on {questions:,} of {len(shared):,} "
+        f"questions with another K these are not compared: {', '.join(sorted(metrics))}."
+    ]
 
 
 def _notes(
@@ -140,9 +179,6 @@ def _notes(
     """Returns the sentences that a reader of the numbers has to know of two sides that have some questions in
     common, and some series on one side only."""
     found = []
-    was, now = before.k(shared), after.k(shared)
-    if was is not None and now is not None and was != now:
-        found.append(f"K is {was:.1f} before and {now:.1f} after: scores on other K are not alike.")
     alone = [len(side.asked) - len(shared) for side in (before, after)]
     if any(alone):
         found.append(f"Left out: {alone[0]} questions only before, {alone[1]} only after.")
@@ -185,17 +221,30 @@ def _fallen(
 
 
 def _changes(
-    compared: Sequence[Series], named: Sequence[str], a: Floats, gap: Floats, draws: int, seed: int
+    compared: Sequence[Series],
+    named: Sequence[str],
+    a: Floats,
+    gap: Floats,
+    lost: Sequence[int],
+    looks: int,
+    draws: int,
+    seed: int,
 ) -> list[Change]:
-    """Returns the changes of all metrics, tested by sign flips of their questions' differences: the primary ones among
-    themselves, the others among all."""
-    tested = sign_flips(list(gap), draws=draws, seed=seed)
+    """Returns the changes of all metrics, tested together: the primary ones share most of the level."""
     gold = {one.name: row for row, one in enumerate(compared) if not one.support and one.stage == "passages"}
     # Of each group the first that was compared.
-    primary = [next((gold[name] for name in group if name in gold), -1) for group in PRIMARY]
-    rows = sorted({row for row in primary if row >= 0})
-    for row, alone in zip(rows, sign_flips([gap[row] for row in rows], draws=draws, seed=seed), strict=True):
-        tested[row] = alone
+    primary = {
+        row for group in PRIMARY if (row := next((gold[name] for name in group if name in gold), -1)) >= 0
+    }
+    others = len(compared) - len(primary)
+    of_primary = PRIMARY_SHARE if others else 1.0
+    weights = [
+        of_primary / len(primary) if row in primary else (1 - of_primary * bool(primary)) / others
+        for row in range(len(compared))
+    ]
+    tested = mean_tests(
+        list(gap), weights, level=SIGNIFICANT / looks, draws=max(draws, DRAWS_A_LOOK * looks), seed=seed
+    )
     changes = []
     for row, (series, found) in enumerate(zip(compared, tested, strict=True)):
         known = ~np.isnan(gap[row])
@@ -205,8 +254,8 @@ def _changes(
         metric = METRICS.get(series.name)
         changes.append(Change(
             named[row], series.level, len(gaps), float(base.mean()), after=float((base + gaps).mean()),
-            difference=mean, low=found.low, high=found.high, p=found.p, p_corrected=found.p_adjusted,
+            difference=mean, low=found.low, high=found.high, p=found.p, p_corrected=min(1.0, found.p_adjusted * looks),
             effect=mean / spread if spread > 1e-12 else math.copysign(math.inf, mean) if mean else 0.0,
-            direction="neither" if metric is None else metric.direction, primary=row in rows,
+            direction="neither" if metric is None else metric.direction, primary=row in primary, lost=lost[row],
         ))  # fmt: skip
     return changes

@@ -42,6 +42,16 @@ def run(
         bool,
         typer.Option(help="Let --fail-if decide by numbers of a model that failed its examination in them."),
     ] = False,
+    allow_unscored: Annotated[
+        bool,
+        typer.Option(help="Let --fail-if pass although questions have no value on the new side."),
+    ] = False,
+    looks: Annotated[
+        int,
+        typer.Option(
+            help="How many such checks share the 5 % of false alarms: 30 for a daily one over a month."
+        ),
+    ] = 1,
     labels: LabelFile = None,
     on_corrected: Annotated[
         bool,
@@ -69,6 +79,8 @@ def run(
         correct=None if labels is None else corrected_by(labels),
         corrected=on_corrected,
         trust_failed=trust_failed,
+        allow_unscored=allow_unscored,
+        looks=looks,
     )
     if markdown is not None:
         markdown.write_text(checked.comment(), encoding="utf-8")

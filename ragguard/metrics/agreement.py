@@ -1,22 +1,13 @@
-"""Correlations of metrics with outcomes, the area under a ROC curve, Cohen's κ, and differences of means with tests and
-intervals that hold their level with few questions: sign flips of paired differences.
+"""Correlations of metrics with outcomes, the area under a ROC curve, Cohen's κ, and differences of correlations and
+means.
 
-If two sides do not differ, each question's difference is as likely with the other sign. So the mean is compared with
-the means after flipping signs: all patterns up to 14 questions, random ones beyond. For one measure the test is exact
-for any symmetric distribution. For several measures the signs of a question are flipped together, and the largest
-statistic over the measures is what each is compared with (Westfall and Young's step-down maxT): the chance of calling
-any measure different stays at the level, however the measures depend on each other.
-
-The interval holds the differences that the test does not reject. Its ends are quantiles of the means of random subsets
-of the questions (Hartigan 1969). Percentiles of a bootstrap, common in their place, are too narrow for few questions.
-
-SciPy computes correlations (extra `analysis`); it is imported where it is used.
+Over groups, intervals and p come from sign flips of the groups' values (mean_differences.py). SciPy computes
+correlations (extra `analysis`); it is imported where it is used.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -26,107 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.metrics import arrays
 from ragguard.metrics.arrays import Floats, Integers
-
-ALL_UP_TO = 14
-"""The most questions of which every pattern of signs is tried: 8,192 patterns, as a pattern and its reverse agree."""
-_TOLERANCE = 1e-9
-"""Relative tolerance within which two statistics are equal; rounding must not break a tie."""
-
-
-class FlipTest(NamedTuple):
-    """The result of one measure: the mean difference, its interval, and p alone and among all measures tested."""
-
-    value: float
-    low: float
-    high: float
-    p: float
-    p_adjusted: float
-    counted: int
-
-
-def sign_flips(differences: Sequence[Floats], draws: int = 9999, seed: int = 0) -> list[FlipTest]:
-    """Tests whether the means of paired differences are 0, one list for each measure, all over the same questions.
-
-    Args:
-        differences: For each measure one difference a question; nan where a question has none.
-        draws: The number of random patterns of signs, where there are too many questions to try all.
-        seed: The seed of these patterns.
-    """
-    if not len(differences):
-        return []
-    table = np.array(differences, dtype=np.float64)
-    known = ~np.isnan(table)
-    values = np.where(known, table, 0.0)
-    signs = _signs(table.shape[1], draws, seed)
-    sizes = np.sqrt((values**2).sum(axis=1))
-    scaled = values / np.where(sizes > 0, sizes, 1.0)[:, None]
-    observed = np.abs(scaled.sum(axis=1))
-    flipped = np.abs(scaled @ signs.T)
-    exceeds = flipped >= observed[:, None] * (1 - _TOLERANCE)
-    alone = exceeds.mean(axis=1)
-    counted = known.sum(axis=1)
-    return [
-        FlipTest(
-            float(values[i].sum() / counted[i]) if counted[i] else math.nan,
-            *_interval(values[i][known[i]], signs if known[i].all() else None, draws, seed),
-            p=float(alone[i]) if counted[i] else math.nan,
-            p_adjusted=float(adjusted) if counted[i] else math.nan,
-            counted=int(counted[i]),
-        )
-        for i, adjusted in enumerate(_step_down(observed, flipped, alone))
-    ]
-
-
-def least_p(questions: int) -> float:
-    """Returns the least p that a number of questions can show: all differences have one sign."""
-    return 2.0 ** (1 - questions) if questions else 1.0
-
-
-def _signs(questions: int, draws: int, seed: int) -> Floats:
-    """Returns patterns of signs, one a row: all but reversed ones for few questions, else random ones."""
-    rows, random = _random(draws, seed)
-    if questions <= ALL_UP_TO:
-        patterns = np.arange(2 ** max(questions - 1, 0))
-        bits = patterns[:, None] >> np.arange(questions) & 1
-        return np.asarray(1.0 - 2.0 * bits, dtype=np.float64)
-    drawn = random.integers(0, 2, size=(rows, questions), dtype=np.int8)
-    return np.concatenate([np.ones((1, questions)), 1.0 - 2.0 * drawn])
-
-
-def _random(draws: int, seed: int) -> tuple[int, np.random.Generator]:
-    """Returns the number of draws, checked, and what they are drawn from."""
-    rows = arrays.count("draws", draws, 2, arrays.MOST_DRAWS)
-    return rows, np.random.default_rng(arrays.count("seed", seed, 0))
-
-
-def _step_down(observed: Floats, flipped: Floats, alone: Floats) -> Floats:
-    """Returns Westfall and Young's adjusted p of each measure: compared with the largest among those not clearer."""
-    adjusted = np.ones(len(observed))
-    order = np.lexsort((alone, -observed))
-    largest = np.zeros(flipped.shape[1])
-    by_rank = np.empty(len(order))
-    for rank in range(len(order) - 1, -1, -1):
-        i = order[rank]
-        largest = np.maximum(largest, flipped[i])
-        by_rank[rank] = (largest >= observed[i] * (1 - _TOLERANCE)).mean()
-    adjusted[order] = np.maximum.accumulate(by_rank)
-    return adjusted
-
-
-def _interval(values: Floats, signs: Floats | None, draws: int, seed: int) -> tuple[float, float]:
-    """Returns the 95 % interval: what differences the test does not reject; nan where so few questions bound none."""
-    if not len(values):
-        return math.nan, math.nan
-    subsets: NDArray[np.bool_] = (_signs(len(values), draws, seed) if signs is None else signs) < 0
-    if len(values) <= ALL_UP_TO:
-        subsets = np.concatenate([subsets, ~subsets])  # each pattern and its reverse: every subset once
-    sizes = subsets.sum(axis=1)
-    means = np.sort((subsets @ values)[sizes > 0] / sizes[sizes > 0])
-    outside = math.floor(0.025 * (len(means) + 1) + 1e-9)
-    if outside < 1:
-        return math.nan, math.nan
-    return float(means[outside - 1]), float(means[-outside])
-
+from ragguard.metrics.mean_differences import mean_tests, random_draws
 
 Kind = Literal["spearman", "kendall_b", "kendall_c", "pearson", "somers_d"]
 """`somers_d`: of the pairs whose outcomes differ, the share that the metric orders rightly less the share it orders
@@ -224,7 +115,7 @@ def paired_bootstrap(
             *_over_groups(np.array([gap_of(rows) for rows in _members(groups, first)]), draws, seed)
         )
     entries = np.flatnonzero(known)
-    n, (rows, random) = len(entries), _random(draws, seed)
+    n, (rows, random) = len(entries), random_draws(draws, seed)
     drawn = np.array([gap_of(entries[random.integers(n, size=n)]) for _ in range(rows)] if n else [])
     return Difference(gap_of(entries), *interval(drawn), n, int((~known).sum()))
 
@@ -346,7 +237,7 @@ def _varies(values: Floats) -> bool:
 
 def _over_groups(each: Floats, draws: int, seed: int) -> tuple[float, float, float, float, int, int]:
     """Returns the mean over groups, its p and interval, how many groups count, and how many had no value."""
-    (found,) = sign_flips([each], draws=draws, seed=seed)
+    (found,) = mean_tests([each], symmetric=True, draws=draws, seed=seed)
     return found.value, found.p, found.low, found.high, found.counted, each.size - found.counted
 
 

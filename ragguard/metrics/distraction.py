@@ -199,19 +199,21 @@ declare(
     Metric(
         "udcg", "UDCG",
         "What the step's passages should do for the answer: gain less a third of the harm, over K places.",
-        range=UDCG_RANGE, needs="the utilities of the step's passages", source=f"{SOURCE}, eq. 4", levels=("step",),
+        range=UDCG_RANGE,
+        by_places=True, needs="the utilities of the step's passages", source=f"{SOURCE}, eq. 4", levels=("step",),
         function=udcg,
     ),
     Metric(
         "delta_udcg_selection", "UDCG of the selection",
         "UDCG of what the model got less that of all candidates, both over the candidates' K.",
         range=(UDCG_RANGE[0] - UDCG_RANGE[1], UDCG_RANGE[1] - UDCG_RANGE[0]),
-        needs="the utilities of a step of which the model got something else than its candidates",
+        by_places=True, needs="the utilities of a step of which the model got something else than its candidates",
         source="ragguard, by the UDCG of Trappolini et al. 2025", levels=("step",), function=udcg,
     ),
     Metric(
         "udcg_context", "UDCG of the context", "UDCG over all passages of the run that the model got.",
-        range=UDCG_RANGE, needs="the utilities of the run's passages", source=f"{SOURCE}, eq. 4", levels=("run",),
+        range=UDCG_RANGE,
+        by_places=True, needs="the utilities of the run's passages", source=f"{SOURCE}, eq. 4", levels=("run",),
         function=udcg,
     ),
     Metric(

@@ -36,6 +36,8 @@ class Metric:
     source: str
     levels: tuple[Level, ...] = ()
     """The things that a score of this name can be about; empty where no scorer gives such a score."""
+    by_places: bool = False
+    """True for a number that counts empty or harmless places, so that values on different K are not comparable."""
     function: Callable[..., Any] | None = None
     """The function of `ragguard.metrics` that computes the number; None where a probe gives it."""
 

@@ -73,12 +73,14 @@ def f_e(n_p: ArrayLike, k: ArrayLike, n_p_2k: ArrayLike, alpha: float = 0.5) -> 
 declare(
     Metric(
         "t", "T", "Relevant passages found, less the share of others, traded off by α; needs no total.",
-        range=(-1, float("inf")), unit="passages", needs="how many of the k are relevant", source=f"{SOURCE}, eq. 3",
+        range=(-1, float("inf")), unit="passages",
+        by_places=True, needs="how many of the k are relevant", source=f"{SOURCE}, eq. 3",
         levels=("step",), function=t,
     ),
     Metric(
         "t_u", "T, unnormalised", "Relevant passages found, less the number of others, traded off by α.",
-        range=(float("-inf"), float("inf")), unit="passages", needs="how many of the k are relevant",
+        range=(float("-inf"), float("inf")), unit="passages",
+        by_places=True, needs="how many of the k are relevant",
         source=f"{SOURCE}, eq. 4", levels=("step",), function=t_u,
     ),
     Metric(

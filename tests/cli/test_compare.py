@@ -77,7 +77,13 @@ def test_sides_that_differ_in_k_are_said_and_a_score_file_has_none(tmp_path, com
     more[40].run.steps[0].k = 50  # its question is not compared
     c = stored(tmp_path / "c.db", more)
     said = " ".join(command("compare", a, c).output.split())
-    assert "K is 1.0 before and 3.0 after: scores on other K are not alike." in said
+    assert (
+        "K is 1.0 before and 3.0 after: on 40 of 40 questions with another K these are not compared: udcg."
+        in said
+    )
+    done = command("compare", a, c, "--fail-if", "udcg < 0")
+    assert done.exit_code == 2
+    assert "K differs in every question" in " ".join(done.output.split())
 
 
 def test_a_gate_fails_where_its_condition_holds(tmp_path, command):
@@ -134,7 +140,9 @@ def test_a_gate_that_rests_on_a_part_of_the_questions_warns(tmp_path, command, h
     write_scores(after if how == "failed" else after[:8], tmp_path / "b.jsonl")
     words = "compare", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--fail-if", "udcg < -0.02"
     done = command(*words)
-    assert done.exit_code == 0
+    assert done.exit_code == (1 if how == "failed" else 0)
+    assert ("32 questions have no udcg on the new side" in " ".join(done.output.split())) == (how == "failed")
+    assert command(*words, "--allow-unscored").exit_code == 0
     assert "WARNING: --fail-if: udcg was compared on 8 of the 40 questions" in " ".join(done.output.split())
     assert "compared on 8 of the 40" in json.loads(command(*words, "--json").output)["fail_if_remarks"][0]
 

@@ -8,7 +8,6 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -69,22 +68,6 @@ def unknown_numbers(statements, tables):
 def test_numbers_of_a_page_are_in_its_results(page):
     found = unknown_numbers(written(page.read_text()), tables_of(page.stem))
     assert not found
-
-
-def test_the_error_rate_of_comparisons_is_the_measured_one():
-    results = json.loads((ROOT / "benchmarks" / "results" / "comparison.json").read_text())
-    six = [100 * row[4] for row in results["rows"] if row[3] == 6]
-    more = [100 * row[4] for row in results["rows"] if row[3] > 6]
-    page = (ROOT / "docs" / "tutorial" / "compare.md").read_text()
-    for sentence in (
-        f"in {min(more):.1f} to {max(more):.1f} % of the pairs, on average in {np.mean(more):.1f} %",
-        f"at six questions in {min(six):.1f} to {max(six):.1f} %",
-        "in {:.0f} % of the pairs at 100 questions and in {:.0f} % at 200".format(
-            *(100 * found for found, _ in results["power"].values())
-        ),
-        "in {:.0f} % and {:.0f} %".format(*(100 * best for _, best in results["power"].values())),
-    ):
-        assert sentence in page
 
 
 def test_the_errors_of_beliefs_are_the_measured_ones():

@@ -12,8 +12,9 @@ import numpy as np
 from ragguard.analysis.tables import Cell, Table
 from ragguard.errors import InvalidInput, ScoringError
 from ragguard.lab.validation.contexts import Scored
+from ragguard.lab.validation.differences import DRAWS, differences
 from ragguard.lab.validation.udcg_fit import FEW, FITTED_GAMMA, held_out_values, varied
-from ragguard.metrics.agreement import Kind, correlate, paired_bootstrap
+from ragguard.metrics.agreement import Kind, correlate
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.distraction import udcg, utility
 
@@ -21,7 +22,6 @@ KINDS: dict[Kind, str] = {"spearman": "Spearman", "kendall_b": "Kendall τ-b", "
 FLAT = 0.0
 """The correlation of a metric that is constant over a question's contexts while their outcomes differ. Were such
 questions left out, a metric that varies only on easy questions would come first."""
-DRAWS = 2000
 _OF_THE_RUN = {
     "udcg_context": "udcg", "coverage_total": "coverage", "delta_coverage": "coverage",
     "alpha_ndcg_total": "alpha_ndcg",
@@ -120,7 +120,7 @@ def tables(data: Measured, against: str | None = None) -> list[Table]:
     found = [Table("correlations", title, columns, tuple(rows), notes=tuple(_notes(data)))]
     known = [str(row[0]) for row in rows if row[1] is not None]
     if len(known) > 1:
-        found.append(_differences(data, against or known[0], known))
+        found.append(_differences(data, against, known))
     return found
 
 
@@ -154,20 +154,24 @@ def _notes(data: Measured) -> list[str]:
     return notes
 
 
-def _differences(data: Measured, best: str, names: Sequence[str]) -> Table:
+def _differences(data: Measured, against: str | None, names: Sequence[str]) -> Table:
     few, groups = len(set(data.questions)) < FEW, data.groups
+    over = "the other metrics" if against else "all pairs of metrics, since the data chose the best"
     note = (
         f"Spearman; fewer than {FEW} questions are too few for a test, so there is no interval and no p."
         if few
-        else "Spearman; sign flips of the questions' differences: with n questions no p is below 1 in 2^(n - 1)."
+        else f"Spearman; p is corrected over {over}; from and to: the 95 % interval of the pair by itself."
     )
+    values = {name: data.values[name] for name in names}
+    first, gaps = differences(values, data.outcome, groups, against, FLAT)
     rows: list[tuple[Cell, ...]] = []
-    for name in names:
-        if name != best:
-            gap = paired_bootstrap(data.values[best], data.values[name], groups, data.outcome, flat=FLAT)
-            drawn = (math.nan,) * 3 if few or gap.counted < 2 else (gap.low, gap.high, gap.p)
-            rows.append((name, *map(_cell, (gap.value, *drawn)), gap.counted))
-    title, columns = f"By how much {best} goes better with them", ("than", "by", "from", "to", "p", data.unit)
+    for name, gap in gaps.items():
+        tested = (math.nan,) * 3 if few or gap.counted < 2 else (gap.low, gap.high, gap.p)
+        rows.append((name, *map(_cell, (gap.value, *tested)), gap.counted))
+    title, columns = (
+        f"By how much {first} goes better with them",
+        ("than", "by", "from", "to", "p", data.unit),
+    )
     return Table("differences", title, columns, tuple(rows), notes=(note,))
 
 
