@@ -60,7 +60,7 @@ def called(kind: str, weights: list[float], questions: int, pairs: int) -> tuple
     condition = parsed("m < -0.1")
     different = missed = failed = 0
     for _ in range(pairs):
-        found = mean_tests(differences(random, kind, len(weights), questions), weights, draws=999)
+        found = mean_tests([*differences(random, kind, len(weights), questions)], weights, draws=999)
         different += min(test.p_adjusted for test in found) <= LEVEL
         missed += found[0].low > 0 or found[0].high < 0
         failed += not hold(condition, {"m": found[0][:3]}, "").passed
