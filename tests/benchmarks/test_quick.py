@@ -23,8 +23,11 @@ PARTS = "__init__ capture_worker guard_on_time guard_peers machine options ranx_
 APART = {"ray", "engines"}
 """Those that need Ray or vLLM."""
 BENCHMARKS = sorted({path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {*PARTS, *APART})
-OPTIONAL = ("langfuse", "ranx", "advised, 0.02", "advised, 0.05", "chromium", "open_s", "search_s")
-"""Fields that need another library, a browser, or more questions than a quick run has."""
+OPTIONAL = (
+    "langfuse", "ranx", "advised, 0.02", "advised, 0.05", "chromium", "open_s", "search_s", "50 ms", "200 ms", "500 ms",
+    "20 passages", "50 passages", "/by_passages/", "/0.02/",
+)  # fmt: skip
+"""Words of fields that need another library, a browser, or more than a quick run asks."""
 OLDER = {
     "report": ("parts_measured",),
     "scale": ("ids", "check", "scores_gib"),

@@ -55,7 +55,7 @@ def quoted(page: Path, content: str | None = None) -> Iterator[Quoted]:
 
 def expanded(expression: str) -> Iterator[str]:
     """Yields an expression for each combination of what stands in its braces."""
-    parts = re.split(r"\{([^}]*)\}", expression)
+    parts = re.split(r"\{([^{}]*\|[^{}]*)\}", expression)
     choices = [part.split("|") if place % 2 else [part] for place, part in enumerate(parts)]
     for chosen in product(*choices):
         yield "".join(chosen)
@@ -127,10 +127,9 @@ def is_same(figure: str, value: float) -> bool:
 
 
 def stands_in(text: str, figure: str) -> bool:
-    """Returns whether a text has the figure, as a number of its own."""
-    digits, percent = figure.removesuffix("%"), figure.endswith("%")
-    unit = r"[ \u202f]?%|(?= to [\d.]+ ?%)|(?= and [\d.]+ ?%)|(?= → )|(?=, [\d.]+)" if percent else ""
-    return re.search(rf"(?<![\d.,]){re.escape(digits)}(?!\.?\d)(?:{unit})", text) is not None
+    """Returns whether a text has the figure, as a number of its own, without its sign and unit."""
+    digits = re.escape(figure.strip("−%"))
+    return re.search(rf"(?<![\d.,]){digits}(?!\.?\d)", text) is not None
 
 
 def shape(value: Any, path: str = "") -> set[str]:
@@ -143,5 +142,5 @@ def shape(value: Any, path: str = "") -> set[str]:
 
 
 def read(record: str) -> Any:
-    """Returns a record of a benchmark."""
-    return json.loads((RECORDS / record).read_text(encoding="utf-8"))
+    """Returns a record of a benchmark, or another one by its path in the project."""
+    return json.loads((ROOT / record if "/" in record else RECORDS / record).read_text(encoding="utf-8"))
