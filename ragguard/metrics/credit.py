@@ -128,10 +128,10 @@ declare(
         source="leave one out", levels=("step",), function=mean_logprob,
     ),
     Metric(
-        "joint_gain", "Joint gain of the hop",
-        "The hop's question gain plus its reference gain: how it bears on both; runs of several hops.",
+        "joint_gain", "Joint gain",
+        "What a hop or passage does to the question plus what the reference loses without; runs of several hops.",
         range=(float("-inf"), float("inf")), unit="nats", needs="the probabilities of given texts, references",
-        source="pointwise mutual information of a hop with question and answer", levels=("step",),
+        source="pointwise mutual information with question and answer", levels=("step", "passage"),
         function=joint_gain,
     ),
     Metric(

@@ -146,6 +146,14 @@ class Belief:
             )
             return writer.results()
         target = _target(writer)
+        if (
+            self.by == "likelihood"
+            and not target.references
+            and not view.references
+            and view.run.status != "open"
+        ):
+            neither = "the run has neither references nor an answer, other than an abstention, to be believed"
+            writer.fail(ScoringError(f"{neither}; give references"), "likelihood, credit, joint_gain")
         can = self.by == "likelihood" or "continuations" in setting.engine.capabilities
         likely_too = bool(self.by != "samples" and target.references and can)
         credit = (2.0 if likely_too else 1.5) if self.credit is None else self.credit

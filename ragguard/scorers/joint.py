@@ -6,7 +6,7 @@ both. In runs of one hop whose passages a search engine found, the question's pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ragguard.errors import RagguardError
@@ -18,6 +18,32 @@ from ragguard.scorers.contexts import Layout, StepContexts
 from ragguard.scorers.probes import Reading, query_likelihood
 from ragguard.scorers.question import Ask, TextAnswer, answered
 from ragguard.scorers.scorer import ScoreWriter
+from ragguard.scorers.view import View, read_texts
+
+
+async def question_gains(
+    view: View, steps: Sequence[StepView], ask: Ask
+) -> Mapping[str, Reading | RagguardError]:
+    """Returns how much likelier each passage that was read makes the run's question, by its text; empty if fewer than
+    two hops brought something to read, and if the prompts have no question to be likely."""
+    prompts, question = view.setting.prompts, view.run.question
+    reading = [step for step in steps if step.readable]
+    if len(reading) < 2 or not {"query", "query_closed"} <= prompts.templates.keys():
+        return {}
+    texts = read_texts(reading)
+    asked = [query_likelihood(prompts, question, text) for text in texts]
+    closed, *given = await ask([query_likelihood(prompts, question), *asked])
+    return {text: _gain(one, closed) for text, one in zip(texts, given, strict=True)}
+
+
+def _gain(given: TextAnswer | RagguardError, closed: TextAnswer | RagguardError) -> Reading | RagguardError:
+    try:
+        known = answered(given)
+        gain = query_gain(known.logprobs, answered(closed).logprobs)
+    except RagguardError as error:
+        return error
+    cut = {CUT_TOKENS: known.truncated} if known.truncated else {}
+    return Reading(gain, 0.0, cut, known.usage)
 
 
 async def add_joint_gains(
@@ -27,48 +53,27 @@ async def add_joint_gains(
     reference_gain: Callable[[StepContexts], tuple[float, Mapping[str, Any]]],
 ) -> None:
     """Adds `question_gain` of each passage that was read and of each hop, and each hop's `reference_gain` and
-    `joint_gain`, unless fewer than two hops brought something to read or the prompts have no question to be likely.
+    `joint_gain`, if there are `question_gains`.
 
     Args:
         reference_gain: Returns the reference's part of a hop, and fields that its scores share; raises the error for
             which it is not known.
     """
-    prompts, question = writer.view.setting.prompts, writer.view.run.question
-    reading = [one.step for one in layout.steps if one.step.readable]
-    if len(reading) < 2 or not {"query", "query_closed"} <= prompts.templates.keys():
-        return
-    texts = list(dict.fromkeys(text for step in reading for text in step.texts(step.got)))
-    asked = [
-        query_likelihood(prompts, question),
-        *(query_likelihood(prompts, question, text) for text in texts),
-    ]
-    closed, *given = await ask(asked)
-    known = dict(zip(texts, given, strict=True))
-    for contexts in layout.steps:
+    known = await question_gains(writer.view, [one.step for one in layout.steps], ask)
+    for contexts in layout.steps if known else ():
         step = contexts.step
         if not step.scored:
             continue
         with writer.failing("joint_gain", step):
-            gains = [_write_passage(writer, step, at, known, closed) for at in step.got if at in step.judged]
-            best = max(gains, default=0.0)
-            more = None if gains else "no passage that was not there before"
-            writer.add("question_gain", best, step=step, stderr=0.0, explanation=more or "the best passage")
+            gains = {at: answered(known[step.all[at].text]) for at in step.got if at in step.judged}
+            for at, gain in gains.items():
+                writer.add("question_gain", gain, step=step, at=at)
+            best = max((gain.value for gain in gains.values()), default=0.0)
             part, about = reference_gain(contexts)
-            about = {**about, "explanation": more or f"question {best:+.2f}, reference {part:+.2f}"}
-            writer.add("reference_gain", part, step=step, **{**about, "explanation": more or ""})
-            writer.add("joint_gain", joint_gain(best, part), step=step, **about)
-
-
-def _write_passage(
-    writer: ScoreWriter,
-    step: StepView,
-    at: int,
-    known: Mapping[str, TextAnswer | RagguardError],
-    closed: TextAnswer | RagguardError,
-) -> float:
-    """Adds how much likelier a passage makes the run's question, and returns it."""
-    given = answered(known[step.all[at].text])
-    gain = query_gain(given.logprobs, answered(closed).logprobs)
-    cut = {CUT_TOKENS: given.truncated} if given.truncated else {}
-    writer.add("question_gain", Reading(gain, 0.0, cut, given.usage), step=step, at=at)
-    return gain
+            nothing = "" if gains else "no passage that was not there before"
+            both = nothing or f"question {best:+.2f}, reference {part:+.2f}"
+            writer.add(
+                "question_gain", best, step=step, stderr=0.0, explanation=nothing or "of the best passage"
+            )
+            writer.add("reference_gain", part, step=step, explanation=nothing, **about)
+            writer.add("joint_gain", joint_gain(best, part), step=step, explanation=both, **about)

@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ragguard.errors import CapExceeded, RagguardError
-from ragguard.metrics.credit import is_used
+from ragguard.metrics.credit import is_used, joint_gain
 from ragguard.records import Result
 from ragguard.runtime.arguments import true_or_false
 from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, Key, window
 from ragguard.scorers.estimates import BeliefIn, Beliefs, likelihoods
+from ragguard.scorers.joint import question_gains
 from ragguard.scorers.leave_out import PassageLoss, contributions
+from ragguard.scorers.probes import Reading
 from ragguard.scorers.question import Ask, answered
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.target import Target, own_answer, target_of
@@ -31,8 +33,8 @@ _NOT_IN_WINDOW = CapExceeded(
 
 @dataclass(frozen=True, slots=True)
 class PassageBelief:
-    """Gives `delta_likelihood` of each passage, and with `in_context` also `contribution`, `unused_share` and
-    `cited_used`."""
+    """Gives `delta_likelihood` of each passage, and with `in_context` also `contribution`, `joint_gain` (in
+    runs of several hops), `unused_share` and `cited_used`."""
 
     name: ClassVar[str] = "passages"
     version: ClassVar[str] = "1"
@@ -61,15 +63,18 @@ class PassageBelief:
         alone: dict[Key, BeliefContext] = {CLOSED_BOOK: BeliefContext(CLOSED_BOOK)}
         alone |= {(text,): BeliefContext((text,), (0,)) for text in texts}
         # Side by side, so that all that can be asked at once is one wave.
-        beliefs, in_context = await asyncio.gather(
+        beliefs, in_context, questions = await asyncio.gather(
             asyncio.gather(*(likelihoods(view, alone, one.references, ask) for one in targets)),
             contributions(view, whole, [one.references for one in targets] if self.in_context else (), ask),
+            question_gains(view, view.steps if self.in_context else (), ask),
         )
         for one, known in zip(targets, beliefs, strict=True):
             if one is target:
                 _add_alone(writer, one, known)
         for one, known, lost in zip(targets, beliefs, in_context, strict=False):
             _add_in_context(writer, one, whole, lost, used=_used(whole, lost, known) if one is own else None)
+            if one is target:
+                _add_joint(writer, one, whole, lost, questions)
         return writer.results()
 
 
@@ -133,6 +138,26 @@ def _add_in_context(
             explanation=f"{unused} of {len(used)} passages",
         )
         _add_citations(writer, target, [used[text] for text in whole.passages])
+
+
+def _add_joint(
+    writer: ScoreWriter,
+    target: Target,
+    whole: BeliefContext,
+    lost: Sequence[PassageLoss] | RagguardError,
+    questions: Mapping[str, Reading | RagguardError],
+) -> None:
+    """Adds how each passage bears on question and answer together, where both parts are known."""
+    by_text = {} if isinstance(lost, RagguardError) else dict(zip(whole.passages, lost, strict=True))
+    for step in writer.view.steps:
+        for at in step.got:
+            text = step.all[at].text
+            question = questions.get(text)
+            if isinstance(question, Reading) and text in by_text:
+                part = by_text[text].log
+                both = f"question {question.value:+.2f}, reference {part:+.2f}"
+                joint = joint_gain(question.value, part)
+                _add(writer, "joint_gain", joint, target, step=step, at=at, explanation=both)
 
 
 def _add_citations(writer: ScoreWriter, target: Target, used: Sequence[bool]) -> None:

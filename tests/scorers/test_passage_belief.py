@@ -11,6 +11,7 @@ from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.passage_belief import PassageBelief
 from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.view import Caps
 
 QUESTION = "Where was the founder of Nordvik born?"
 FOUNDER, BIRTH, NOISE = "Ada Berg founded Nordvik.", "Ada Berg was born in Oslo.", "Lemons are yellow."
@@ -142,6 +143,40 @@ async def test_the_question_knows_the_bridge_and_the_reference_both():
     lost = {("s0", None): round(math.log(3), 6), ("s1", None): round(math.log(9), 6), ("s2", None): 0.0}
     assert await values(run, "reference_gain", by) == lost
     assert await values(run, "joint_gain", by) == {**lost, ("s0", None): round(1 + math.log(3), 6)}
+
+
+async def test_a_passage_of_several_hops_bears_on_question_and_reference():
+    joint = await values(TWO_HOPS, "joint_gain", IN_CONTEXT)
+    assert joint == {
+        ("s0", 1): round(1 + math.log(3), 6), ("s0", 2): 0.0, ("s1", 1): round(math.log(9), 6),
+    }  # fmt: skip
+    assert await values(a_run([FOUNDER, BIRTH]), "joint_gain", IN_CONTEXT) == {}
+
+
+async def test_a_run_with_nothing_to_believe_is_a_failure_that_says_so():
+    run = a_run([FOUNDER], [BIRTH], references=(), answer=None)
+    (failure,) = await results(run, Belief(by="likelihood"))
+    assert "neither references nor an answer" in failure.message
+
+
+async def test_hops_that_found_the_same_share_alike_and_neither_is_missed():
+    run, by = a_run([FOUNDER, BIRTH], [FOUNDER, BIRTH]), Belief(by="likelihood")
+    assert set((await values(run, "credit", by)).values()) == {0.4}
+    assert set((await values(run, "loss_without", by)).values()) == {0.0}
+
+
+async def test_fifty_hops_are_credited_within_twice_the_contexts():
+    run = a_run([FOUNDER], [BIRTH], *([f"Fact {number} is about figs."] for number in range(48)))
+    engine, plain = LikelyEngine(likely=likely), LikelyEngine(likely=likely)
+    caps = Caps(steps=50, prompt_tokens=10**7)
+    found = await ScoringPipeline(engine, scorers=[Belief(by="likelihood")], caps=caps).results(run)
+    await ScoringPipeline(plain, scorers=[Belief(by="likelihood", credit=0)], caps=caps).results(run)
+    credits = [one for one in found if isinstance(one, Score) and one.name == "credit"]
+    assert len(credits) == 50
+    assert sum(one.value for one in credits) == pytest.approx(0.8, abs=1e-6)
+    assert all(one.metadata["orders"] >= 2 for one in credits)
+    asked, without = (len({p for call in e.calls for p in call.texts}) for e in (engine, plain))
+    assert asked <= 2 * without
 
 
 async def test_a_run_of_one_hop_has_no_joint_gain_and_its_credit_is_its_total():
