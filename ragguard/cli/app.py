@@ -19,26 +19,40 @@ from ragguard.errors import RagguardError
 
 OWN_FAULT = "this is a fault of ragguard's own"
 
-COMMANDS = {
-    "try": "Ask questions of your own texts, and see what each search did.",
-    "init": "Find your framework, and print the lines that attach ragguard.",
-    "demo": "Show what there is, on this machine alone.",
-    "report": "Look at scored runs, in the terminal or as one page.",
-    "watch": "Follow runs as they go on, with the numbers of each hop.",
-    "compare": "Compare two sets of scored runs; for a CI gate, --fail-if.",
-    "baseline": "Name the runs of a store, so that later ones are compared with them.",
-    "label": "Ask a person for the few labels that correct a judge's numbers.",
-    "validate": "Find out which metric predicts how good the answers are.",
-    "metrics": "Print every metric: range, direction, unit, what it needs, its paper.",
-    "doctor": "Tell what an engine is, how exact and how fast, and what to change.",
-    "fetch": "Fetch smol, a small real model that a laptop computes.",
-    "score": "Score run files into a store; goes on where it was stopped.",
+GROUPS = {
+    "Start": {
+        "demo": "Show what there is, on this machine alone.",
+        "try": "Ask questions of your own texts, and see what each search did.",
+        "init": "Find your framework, and print the lines that attach ragguard.",
+        "doctor": "Tell what an engine is, how exact and how fast, and what to change.",
+        "fetch": "Fetch smol, a small real model that a laptop computes.",
+    },
+    "Look": {
+        "report": "Look at scored runs in the terminal, as one page, or as they go on.",
+        "metrics": "Print every metric: range, direction, unit, what it needs, its paper.",
+    },
+    "Measure": {
+        "score": "Score run files into a store; goes on where it was stopped.",
+        "label": "Ask a person for the few labels that correct a judge's numbers.",
+        "validate": "Find out which metric predicts how good the answers are.",
+        "calibrate": "Choose the threshold of the guard or of advice, with a promise.",
+    },
+    "Gate": {
+        "compare": "Compare two sets of scored runs; for a CI gate, --fail-if.",
+        "baseline": "Name the runs of a store, so that later ones are compared with them.",
+    },
+    "Operate": {
+        "serve": "Take traces and runs over HTTP, and score them.",
+    },
+}
+"""The help line of each command by its name and its group, apart from the commands, so that `ragguard --help` imports
+no engine."""
+SELDOM = {
     "questions": "Write the sub-questions that reference reports answer.",
-    "serve": "Take traces and runs over HTTP, and score them.",
-    "calibrate": "Choose the threshold of the guard or of advice, with a promise.",
     "export-nano": "Write nano as a checkpoint that transformers and vLLM load.",
 }
-"""The help line of each command by its name, apart from the commands, so that `ragguard --help` imports no engine."""
+"""The commands that few users need: `ragguard --help` only names them."""
+COMMANDS = {name: line for group in (*GROUPS.values(), SELDOM) for name, line in group.items()}
 ELSEWHERE = {
     "baseline": ("compare", "name_runs"),
     "export-nano": ("weights", "export_nano"),
@@ -100,9 +114,13 @@ class LazyGroup(typer.core.TyperGroup):
         return typer.main.get_command(single)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the list of commands from `COMMANDS`, without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """Writes the list of commands from `GROUPS`, without importing any."""
+        widest = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), line) for name, line in commands.items()])
+        formatter.write_paragraph()
+        formatter.write_text(f"Seldom needed: {', '.join(SELDOM)}. Each command has --help.")
 
 
 app = typer.Typer(cls=LazyGroup, add_completion=False, rich_markup_mode=None, no_args_is_help=True)

@@ -24,6 +24,7 @@ from ragguard.analysis.wording import (
     shadow_steps,
     short_id,
 )
+from ragguard.cli.follow import follow
 from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_results, show_table
 from ragguard.errors import InvalidInput
 from ragguard.facts.run_view import RunView
@@ -48,6 +49,9 @@ def run(
             "--most", "-n", min=1, help="How many runs to list.", show_default="20; with --json all"
         ),
     ] = None,
+    following: Annotated[
+        bool, typer.Option("--follow", help="Show the latest runs again as they go on, until Ctrl-C.")
+    ] = False,
     labels: LabelFile = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON: all runs as captured, or one with its scores.")
@@ -59,11 +63,17 @@ def run(
     """
     if run_id == "":
         raise InvalidInput("--run", run_id, "an id, or a part of one")
+    if following:
+        others = {"--run": run_id, "--html": html, "--json": as_json, "--labels": labels}
+        refuse_together(("--follow", True), *others.items())
     refuse_together(("--run", run_id), ("--html", html))
     refuse_together(("--json", as_json), ("--html", html))
     refuse_together(("--most", most), ("--html", html), ("--run", run_id))
     refuse_together(("--labels", labels), ("--html", html), ("--run", run_id))
     check_output("--html", html)
+    if following:
+        follow(Path(data), most or _MOST)
+        return
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     source = open_source(data)
     if html is not None:

@@ -1,4 +1,4 @@
-"""`ragguard watch DB`: follows a store as runs go on, in the terminal, until Ctrl-C."""
+"""Follows a store as runs go on, for `ragguard report DB --follow`: one line a run, its hops with their numbers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -25,39 +23,29 @@ from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.text.secret_filter import strip_control_characters
 
 
-def run(
-    database: Annotated[Path, typer.Argument(help="A store, such as ragguard.db.")] = Path("ragguard.db"),
-    most: Annotated[
-        int, typer.Option("--most", "-n", min=1, help="How many of the latest runs to show.")
-    ] = 20,
-    interval: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks.")] = 0.5,
-    once: Annotated[bool, typer.Option("--once", help="Show the latest runs and end.")] = False,
-) -> None:
-    """Watch runs as they go on: one line a run, hops with their numbers as they are scored.
+def follow(database: Path, most: int) -> None:
+    """Shows the latest runs of a store in the terminal, and again as they go on, until Ctrl-C.
 
-    Ctrl-C ends it. The command waits for a store that does not exist yet, or is deleted or replaced, and says that
-    it waits. Exit code 0; 2 where the path holds something else, and with `--once` where there is no store.
+    Waits for a store that does not exist yet, or is deleted or replaced, and says so.
     """
     console = screen()
-    if once or database.exists():
+    if database.exists():
         StoreReader(database).close()  # raises where the path holds no store
-    if once:
-        runs = _latest(database, most)
-        console.print(watch_table(runs) if runs else f"no runs in {database}")
-        return
     if not console.is_terminal:
         raise InvalidInput(
-            "watch", "an output that is no terminal", "a terminal, or --once for a pipe or a file"
+            "--follow",
+            "an output that is no terminal",
+            "a terminal; without --follow the runs that are there are listed",
         )
     with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
         while True:
             try:
-                shown: Table | Text = watch_table(_latest(database, most))
+                shown: Table | Text = follow_table(_latest(database, most))
             except RagguardError as error:
                 why = f": {error}" if database.exists() else ""
                 shown = Text(strip_control_characters(f"waiting for {database} …{why}"), "dim")
             live.update(shown, refresh=True)
-            time.sleep(interval)
+            time.sleep(_INTERVAL)
 
 
 def _latest(database: Path, most: int) -> list[RunView]:
@@ -66,34 +54,35 @@ def _latest(database: Path, most: int) -> list[RunView]:
         return [RunView(one.run, one.scores, one.failures) for one in store.latest(most)]
 
 
+_INTERVAL = 0.5
+"""The seconds between two looks at the store."""
 _SHOWN = {"delta_seper": "ΔSePer {:+z.2f}", "udcg": "UDCG {:z.3f}", "coverage": "coverage {:z.2f}"}
 """The scores that are shown of a hop, and how; of one that has none of these, some others."""
 
 
-def watch_table(runs: Sequence[RunView]) -> Table:
+def follow_table(runs: Sequence[RunView]) -> Table:
     """Returns a table of runs in the given order: start, question, hops, one a line, and outcome."""
     table = Table(box=None, pad_edge=False, expand=True, header_style="dim")
-    table.add_column("began", no_wrap=True)
+    if timed := any(view.run.started_ns for view in runs):
+        table.add_column("began", no_wrap=True)
     table.add_column("question", ratio=2, no_wrap=True, overflow="ellipsis")
     table.add_column("hops", ratio=3, overflow="fold")
     table.add_column("ΔSePer", justify="right", no_wrap=True)
     table.add_column("answer", no_wrap=True)
     for view in runs:
-        table.add_row(*_cells(view))
+        total, began = view.find("delta_seper_total"), view.run.started_ns
+        table.add_row(
+            *(
+                [Text(f"{datetime.fromtimestamp(began / 1e9):%H:%M:%S}" if began else "", "dim")]
+                if timed
+                else []
+            ),
+            Text(strip_control_characters(question_line(view.run.question))),
+            Text("\n").join(map(_hop, view.hops)),
+            Text("") if total is None else _gain(total),
+            _outcome(view),
+        )
     return table
-
-
-def _cells(view: RunView) -> tuple[Text, Text, Text, Text, Text]:
-    run = view.run
-    began = datetime.fromtimestamp(run.started_ns / 1e9).strftime("%H:%M:%S") if run.started_ns else "–"
-    total = view.find("delta_seper_total")
-    return (
-        Text(began, "dim"),
-        Text(strip_control_characters(question_line(run.question))),
-        Text("\n").join(map(_hop, view.hops)),
-        Text("") if total is None else _gain(total),
-        _outcome(view),
-    )
 
 
 def _hop(hop: HopView) -> Text:

@@ -1,15 +1,13 @@
-"""`ragguard watch` beside an application that runs: lines appear, a store may go and come, Ctrl-C ends it."""
+"""`ragguard report --follow` beside an application that runs: lines appear, a store may go and come, Ctrl-C ends it."""
 
 import os
 import pty
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from support.polling import eventually
@@ -17,7 +15,7 @@ from typer.testing import CliRunner
 
 from ragguard import Passage, RagGuard
 from ragguard.cli.app import app
-from ragguard.cli.watch import watch_table
+from ragguard.cli.follow import follow_table
 from ragguard.facts.run_view import RunView
 from ragguard.records import PROVISIONAL, Failure, RetrievalStep, Run, Score, ScoredRun
 
@@ -39,10 +37,9 @@ def test_a_terminal_follows_a_store_that_comes_and_goes_until_it_is_interrupted(
         sys.executable,
         "-c",
         "from ragguard.cli import main; main()",
-        "watch",
+        "report",
         store,
-        "--interval",
-        "0.05",
+        "--follow",
     ]
     process = subprocess.Popen(
         command, stdout=theirs, stderr=subprocess.PIPE,
@@ -78,36 +75,37 @@ def test_a_terminal_follows_a_store_that_comes_and_goes_until_it_is_interrupted(
         os.close(ours)
 
 
-def test_row_that_cannot_be_read_is_an_error_and_not_an_empty_store(tmp_path):
-    capture(store := tmp_path / "ragguard.db")
-    with closing(sqlite3.connect(store)) as db, db:
-        db.execute("UPDATE steps SET body = '{'")
-    done = CliRunner().invoke(app, ["watch", str(store), "--once"])
-    assert (done.exit_code, "no runs" in done.output) == (2, False)
+def test_output_that_is_no_terminal_is_refused_with_the_way_out(tmp_path):
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "ragguard.db"), "--follow"])
+    assert (done.exit_code, "without --follow" in done.output) == (2, True)
 
 
-def test_output_that_is_no_terminal_is_sent_to_once(tmp_path):
-    done = CliRunner().invoke(app, ["watch", str(tmp_path / "ragguard.db")])
-    assert (done.exit_code, "--once" in done.output) == (2, True)
+@pytest.mark.parametrize(
+    "option", [["--run", "x"], ["--html", "x.html"], ["--json"], ["--labels", "x.jsonl"]]
+)
+def test_nothing_else_goes_beside_following(tmp_path, option):
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "ragguard.db"), "--follow", *option])
+    assert (done.exit_code, "--follow" in done.output) == (2, True)
 
 
-@pytest.mark.parametrize("once", [["--once"], []])
 @pytest.mark.parametrize("kind", ["run file", "folder"])
-def test_something_that_is_no_store_is_refused(tmp_path, kind, once):
+def test_something_that_is_no_store_is_refused(tmp_path, kind):
     path = tmp_path / "runs.jsonl"
     path.write_text('{"format": "ragguard.runs/1"}\n') if kind == "run file" else path.mkdir()
-    done = CliRunner().invoke(app, ["watch", str(path), *once])
-    assert (done.exit_code, "no runs" in done.output) == (2, False)
+    done = CliRunner().invoke(app, ["report", str(path), "--follow"])
+    assert (done.exit_code, "is no store" in done.output or "no store" in done.output) == (2, True), (
+        done.output
+    )
 
 
-def test_once_shows_what_is_there(tmp_path):
-    store = tmp_path / "ragguard.db"
-    nothing = CliRunner().invoke(app, ["watch", str(store), "--once"])
-    assert (nothing.exit_code, "no runs" in nothing.output, store.exists()) == (2, False, False)
-    capture(store)
-    shown = CliRunner().invoke(app, ["watch", str(store), "--once"], env={"COLUMNS": "160"})
-    assert "Hugo Rosquist" in shown.output
-    assert not Path(f"{store}-journal").exists()
+def test_runs_without_a_time_have_no_column_for_it():
+    def titles(started_ns):
+        return [
+            column.header for column in follow_table([RunView(Run("r", "q", started_ns=started_ns))]).columns
+        ]
+
+    assert "began" in titles(1)
+    assert "began" not in titles(0)
 
 
 def scored(status="ok"):
@@ -127,16 +125,16 @@ def scored(status="ok"):
     return ScoredRun(Run(id="r", question="[b]Who?\x1b[31m", steps=steps, status=status), scores)
 
 
-def watch_line(scored):
+def followed_line(scored):
     """The cells of a run in the table, in one line."""
     cells = [
-        column.cells for column in watch_table([RunView(scored.run, scored.scores, scored.failures)]).columns
+        column.cells for column in follow_table([RunView(scored.run, scored.scores, scored.failures)]).columns
     ]
     return "  ".join(cell.plain.replace("\n", "  ") for (cell,) in cells if cell.plain)
 
 
 def test_a_scored_run_is_one_line_with_its_hops():
-    line = watch_line(scored())
+    line = followed_line(scored())
     assert "1 2 passages · ΔSePer +0.04 · UDCG 0.644 · coverage 0.50 1 misleading" in line
     assert "2 2 passages · ΔSePer -0.30" in line
     assert "-0.26  wrong" in line
@@ -148,9 +146,9 @@ def test_passage_that_the_model_did_not_get_is_not_called_misleading():
     one = scored()
     step = one.run.steps[0]
     step.passages = step.candidates = [Passage("a"), Passage("b")]
-    assert "misleading" in watch_line(one)
+    assert "misleading" in followed_line(one)
     step.passages = [Passage("b")]
-    assert "misleading" not in watch_line(one)
+    assert "misleading" not in followed_line(one)
 
 
 @pytest.mark.parametrize(
@@ -160,14 +158,14 @@ def test_passage_that_the_model_did_not_get_is_not_called_misleading():
 )  # fmt: skip
 def test_run_without_a_verdict_shows_its_status(status, scores, failures, told):
     one = replace(scored(status), scores=scores, failures=failures)
-    line = watch_line(one)
+    line = followed_line(one)
     assert line.endswith(told)
     assert "1 2 passages  2 2 passages" in line
 
 
 def test_a_hop_with_other_numbers_shows_these():
     grades = [Score(name, 0.5, "step", "r", "s0") for name in ("precision_at_grade", "harm", "t", "ra_nwg")]
-    line = watch_line(replace(scored(), scores=grades))
+    line = followed_line(replace(scored(), scores=grades))
     assert "1 2 passages · precision_at_grade 0.50 · harm 0.50 · t 0.50  2 2 passages" in line
     assert not line.endswith("not scored yet")
 
@@ -175,9 +173,9 @@ def test_a_hop_with_other_numbers_shows_these():
 def test_a_run_whose_end_is_not_scored_yet_shows_what_is_known_so_far():
     early = [replace(one, metadata={PROVISIONAL: True}) for one in scored().scores if one.step_id]
     going, ended = replace(scored("open"), scores=early), replace(scored(), scores=early)
-    assert watch_line(going).endswith("running")
-    assert "1 2 passages · ΔSePer +0.04 · UDCG 0.644" in watch_line(going)
-    assert watch_line(ended).endswith("so far")
+    assert followed_line(going).endswith("running")
+    assert "1 2 passages · ΔSePer +0.04 · UDCG 0.644" in followed_line(going)
+    assert followed_line(ended).endswith("so far")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +183,7 @@ def test_a_run_whose_end_is_not_scored_yet_shows_what_is_known_so_far():
 )
 def test_a_gain_has_colour_only_beyond_two_standard_errors(gain, colour):
     total = Score("delta_seper_total", gain, "run", "r", stderr=0.1)
-    table = watch_table([RunView(Run("r", "who?"), [total])])
-    (cell,) = table.columns[3].cells
+    table = follow_table([RunView(Run("r", "who?"), [total])])
+    (cell,) = table.columns[-2].cells
     assert str(cell.style) == colour
     assert not cell.plain.startswith("-0.00")
