@@ -70,6 +70,26 @@ def test_numbers_of_a_page_are_in_its_results(page):
     assert not found
 
 
+def test_the_error_rate_of_comparisons_is_the_measured_one():
+    results = json.loads((ROOT / "benchmarks" / "results" / "comparison.json").read_text())
+    rows = results["rows"]
+    alike = [row for row in rows if row[0].startswith("alike")]
+    called = [100 * row[3] for row in alike]
+    exponential = [100 * row[3] for row in rows if row[0] == "skewed, exponential"]
+    many = max(100 * row[3] for row in rows if row[0].startswith("skewed") and row[2] >= 60)
+    page = (ROOT / "docs" / "tutorial" / "compare.md").read_text()
+    for sentence in (
+        f"in {min(called):.1f} to {max(called):.1f} % of the pairs",
+        f"a gate failed in at most {max(100 * row[5] for row in alike):.1f} %",
+        f"{min(exponential):.1f} to {max(exponential):.1f} % for exponential ones, and at most {many:.1f} %",
+        "in {:.0f} % of the pairs at 100 questions and in {:.0f} % at 200".format(
+            *(100 * found for found, _ in results["power"].values())
+        ),
+        "in {:.0f} % and {:.0f} %".format(*(100 * best for _, best in results["power"].values())),
+    ):
+        assert sentence in page
+
+
 def test_the_errors_of_beliefs_are_the_measured_ones():
     results = json.loads((ROOT / "benchmarks" / "results" / "belief_errors.json").read_text())
     rows = [
