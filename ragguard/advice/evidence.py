@@ -102,8 +102,10 @@ class _ReadPassage:
 async def find_evidence(contested: Contested, view: View, ask: Ask) -> Evidence:
     """Asks for the evidence about a run as it stands: which passages are relevant, then what these answer and do for
     the reader, then what contradicts. Of the other passages those of a last turn that brought nothing relevant are
-    asked about alone: they may mislead."""
+    asked about alone: they may mislead. Raises ProbeFailed, before anything is asked, if a model failed its examination
+    in what advice rests on."""
     setting, turns = view.setting, _turns(view)
+    setting.exam.check("abstention", "relevance", "ratings")
     read = [
         _ReadPassage(turn, view.query_of(step), step.all[at].text)
         for turn, steps in enumerate(turns, 1)
@@ -133,7 +135,11 @@ async def find_evidence(contested: Contested, view: View, ask: Ask) -> Evidence:
     readable = [one for one in relevant if isinstance(one.judgement.abstention, Reading)]
     sure = dict.fromkeys(one.text for one in readable if is_sure(one.judgement))
     utilities = {id(one): one.judgement.utility(setting.relevance) for one in weighed}
-    conflicts = await find_conflicts(contested, view, ratings, ask, sure)
+    conflicts = []
+    if "entailment" in setting.exam.failed:
+        errors.append(setting.exam.error("entailment"))
+    else:
+        conflicts = await find_conflicts(contested, view, ratings, ask, sure)
     by_turn: list[set[int]] = [set() for _ in turns]
     for one in relevant:
         by_turn[one.turn - 1].update(ratings.answered_by(one.text, contested.eta))

@@ -24,6 +24,7 @@ from ragguard.facts.verdicts import Tone
 from ragguard.records import CUT_TOKENS, LEFT_OUT, Failure, RetrievalStep, Run, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.answers import SAME_WORDS
+from ragguard.scorers.exam.record import JUDGING, unjudged_because
 from ragguard.text.secret_filter import strip_control_characters
 
 BAR = 6
@@ -57,6 +58,10 @@ def hop_table(view: RunView) -> RenderableType:
     """Returns one run for Rich to print: question, answer, one block for each hop, and why scores are missing."""
     run, total, correct = view.run, view.find("delta_seper_total"), view.find("answer_correct")
     head = Text.assemble((f"\n{line_of(run.question) or '(no question)'}", "bold"))
+    scores = view.counted.all
+    judged = any(score.name in JUDGING for score in scores)
+    if not judged and (why := unjudged_because(score.engine for score in scores)):
+        head = Text.assemble((f"\n{why}.", "yellow"), head)
     if run.status not in ("ok", "open"):
         why = line_of(str(run.metadata.get("error", "")))
         head.append(f"\n{run.status}{': ' if why else ''}{why}", "red")

@@ -33,7 +33,7 @@ from ragguard.lab.labels.corrected import corrected
 from ragguard.lab.labels.label_file import read_label_file
 from ragguard.records import ScoredRun
 from ragguard.runtime.arguments import check_output
-from ragguard.scorers.exam.record import remarks_on
+from ragguard.scorers.exam.record import remarks_on, unjudged_because
 from ragguard.storage.source import ScoredSource, open_source
 from ragguard.storage.sqlite.overview import Overview
 from ragguard.storage.sqlite.reader import StoreReader
@@ -144,7 +144,10 @@ def _show_runs(runs: Iterable[Overview], most: int) -> None:
     console = screen()
     going_on = sum(line["status"] == "open" for line in lines)
     still = f" ({going_on} still running)" if going_on else ""
-    show_table(console, f"{counted(len(lines), 'run')}{still}, {order}", [
+    judged = any(line["worst"] is not None or line["coverage"] is not None for line in lines)
+    if not judged and "gold" not in {line["source"] for line in lines} and (why := unjudged_because(engines)):
+        console.print(f"[yellow]{as_markup(why)}.[/]")
+    columns = [
         Column("question", [as_markup(question_line(line["question"])) for line in shown], least=20),
         Column("hops", [str(line["hops"]) for line in shown], right=True, spare=2),
         *([Column("belief", beliefs)] if any(beliefs) else []),
@@ -155,7 +158,9 @@ def _show_runs(runs: Iterable[Overview], most: int) -> None:
         Column("answer", [as_markup(line["answer"] or line["state"]) for line in shown], spare=1),
         Column("failed", [str(line["failures"]) for line in shown], right=True, spare=5),
         Column("run", [as_markup(short_id(line["id"])) for line in shown]),
-    ])  # fmt: skip
+    ]
+    told = [column for column in columns if not set(column.cells) <= {"–", ""}]
+    show_table(console, f"{counted(len(lines), 'run')}{still}, {order}", told)
     if len(lines) > len(shown):
         console.print(f"… and {len(lines) - len(shown):,} more; all of them: --most {len(lines)}")
     if engines:

@@ -125,9 +125,7 @@ class PassageJudge:
         (_, prompts), (_, theirs), verdicts = await self._models()
         deadline = None if call.deadline == math.inf else call.deadline + GRACE_S
         models = Models(self.engine, self.judge, priority=GUARDING, deadline=deadline, shares=False)
-        for probe in ("abstention", *(() if verdicts.relevance_by_likelihood else ("relevance",))):
-            if probe in verdicts.failed:
-                raise verdicts.error(probe)
+        verdicts.check("abstention", "relevance")
         questions = PassageQuestions(prompts, theirs)
         call.asked = None
         async with WRITING.admitted():

@@ -49,7 +49,7 @@ from ragguard.scorers.scorer import (
 )
 from ragguard.scorers.utility import QueryFit, Utility
 from ragguard.scorers.view import Caps, Setting, View, view_run
-from ragguard.text.language import ENGLISH, Language
+from ragguard.text.language import ENGLISH, Language, is_english
 from ragguard.text.secret_filter import logger
 
 _log = logger(__name__)
@@ -254,7 +254,16 @@ class ScoringPipeline:
             await model.aclose()
 
     def _warn_of_language(self, run: Run) -> None:
-        """Warns, once, where an NLI model compares answers in another language than English."""
+        """Warns, once each, of texts in a language whose phrases are not declared, and of answers in another language
+        than English that an NLI model compares."""
+        texts = (passage.text for step in run.steps for passage in step.passages)
+        if self._language == ENGLISH and not is_english([run.question, run.answer or "", *texts]):
+            NOTICES.once(
+                "language of texts",
+                f"run {run.id} is not in English, and only English phrases for “I don't know” are declared: an answer "
+                "that says so counts as an answer; give RagGuard(language=ragguard.metrics.Language(...)) with the "
+                "phrases of yours",
+            )
         # The judge knows the languages of its training; most small NLI models know only English.
         letters = [char for char in run.question[:1000] if char.isalpha()]
         latin = 2 * sum(char < "\u0250" for char in letters) >= len(letters)

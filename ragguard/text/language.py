@@ -6,7 +6,7 @@ import re
 import string
 import tomllib
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import product
@@ -149,3 +149,28 @@ def _check(text: object, language: object) -> None:
 
 def _punctuation(char: str) -> bool:
     return char in string.punctuation or unicodedata.category(char).startswith("P")
+
+
+_ENOUGH_WORDS = 20
+"""The fewest words by which English is told from other languages."""
+_ENGLISH_SHARE = 0.15
+"""The least share of `COMMON` among the words of an English text; about 0.4 is usual."""
+_READ_CHARACTERS = 4000
+_LOWER_WORD = re.compile(r"\b[^\W\d_A-Z]+\b")
+
+
+def is_english(texts: Iterable[str]) -> bool:
+    """Returns False for texts that are clearly not English: most letters are of another script, or few of the words are
+    common ones of English. True where they are too short to tell."""
+    read, left = list[str](), _READ_CHARACTERS
+    for text in texts:
+        if left <= 0:
+            break
+        read.append(text[:left])
+        left -= len(text)
+    text = " ".join(read)
+    letters = [char for char in text if char.isalpha()]
+    if letters and 2 * sum(char < "\u0250" for char in letters) < len(letters):
+        return False
+    words = _LOWER_WORD.findall(text)  # names say nothing about the language around them
+    return len(words) < _ENOUGH_WORDS or sum(word in COMMON for word in words) >= _ENGLISH_SHARE * len(words)

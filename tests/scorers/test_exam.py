@@ -1,15 +1,19 @@
 """The examination: what a model's answers to the cases say of it, and what that means for its scores."""
 
 import dataclasses
+import io
 import itertools
+import time
 
 import pytest
+from rich.console import Console
 from support.examinee import examinee, label
 from support.fake_model import FakeModel
 from support.misbehaving_server import serving
 from support.polling import eventually
 
 from ragguard import DistractorGuard, RagGuard
+from ragguard.analysis.hops import print_hops
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
@@ -116,6 +120,30 @@ async def test_relevance_by_label_that_failed_is_told_by_likelihood_and_marked()
     assert found[1].value > 0.8 > 0.2 > found[2].value
     assert {one.metadata["how"] for one in found.values()} == {"likelihood"}
     assert {one.name for one in results if not isinstance(one, Failure)} >= {"utility", "udcg"}
+
+
+async def test_advice_and_report_say_at_once_what_cannot_be_judged():
+    engine = examinee()
+    await kept(engine, figures={"abstention": 0.57, "relevance": 0.4, "query_gain": 0.5, "grades": 0.1})
+    async with RagGuard(engine, store=None, scorers=["likelihood"]) as rg:
+        with rg.run("Who?") as run:
+            run.retrieved("Who?", [Passage("Ada Berg did.")])
+            before = len(engine.calls)
+            began = time.monotonic()
+            advice = await run.aadvise(60_000)
+            assert time.monotonic() - began < 1
+            assert len(engine.calls) == before, "nothing is asked"
+            run.answered("Ada Berg")
+        assert (advice.action, advice.status) == ("continue", "error")
+        assert "failed its examination in abstention" in advice.reasons[0]
+        assert await rg.aflush(20)
+        console = Console(record=True, width=140, file=io.StringIO())
+        print_hops(rg, console)
+    first = console.export_text().strip().splitlines()[0]
+    assert first.startswith(
+        "Passages are not judged, as examinee failed its examination in abstention and relevance"
+    )
+    assert "reference answers give each passage a verdict" in first
 
 
 async def test_probe_that_failed_gives_failures_with_the_reason_and_is_not_asked():

@@ -365,3 +365,18 @@ async def test_another_language_is_said_once_where_a_model_of_its_own_compares(c
     for language in (ENGLISH, Language(articles=("der", "die", "das"))):
         await pipeline(scorers=["belief"], language=language).results(the_run)
     assert ["multilingual" in record.message for record in caplog.records] == [True]
+
+
+async def test_texts_in_a_language_without_declared_phrases_are_warned_of_once(caplog):
+    text = "Der Hafen wurde im Jahr 1189 gegründet, als der Kaiser der Stadt ein Privileg gab, und er liegt an dem Fluss, "
+    text += (
+        "rund hundert Kilometer vom Meer entfernt, so dass viele Schiffe ihn nur bei Flut erreichen können."
+    )
+    german = run(step("Wann wurde der Hafen gegründet?", [text]))
+    caplog.set_level("WARNING")
+    declared = pipeline(scorers=["utility"], language=Language(abstentions=("ich weiß es nicht",)))
+    await declared.results(german)
+    assert "phrases" not in caplog.text
+    for _ in range(2):
+        await pipeline(scorers=["utility"]).results(german)
+    assert caplog.text.count("only English phrases for “I don't know” are declared") == 1

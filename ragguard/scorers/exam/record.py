@@ -62,6 +62,10 @@ _RESTING: Mapping[str, str] = {
 """The metrics that rest on each examined probe."""
 
 
+JUDGING = frozenset(("utility", "grade", "answerability", "brings_answer"))
+"""The scores that say of a passage whether it helps."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExamRecord:
     """The outcome of one examination of a model."""
@@ -114,6 +118,24 @@ def remarks_on(engines: Iterable[str]) -> list[str]:
     """Returns a sentence for each of these engines, by fingerprint, that failed its examination in something."""
     known = records()
     return [known[one].remark for one in sorted(set(engines)) if one in known and known[one].failed]
+
+
+def unjudged_because(engines: Iterable[str]) -> str:
+    """Returns a sentence on why passages are not judged, and what would change it; "" if no examination is the reason.
+
+    Args:
+        engines: The models that gave the scores, by fingerprint.
+    """
+    known = records()
+    for record in (known[one] for one in sorted(set(engines)) if one in known):
+        failed = record.failed.keys() & {"abstention", "relevance"}
+        if not record.brief and (failed - ({"relevance"} if record.replaces_relevance else set())):
+            return (
+                f"Passages are not judged, as {record.model} failed its examination in {' and '.join(sorted(failed))}: "
+                "reference answers give each passage a verdict, and so does a larger model that passes "
+                "(`ragguard doctor ENGINE --exam`); `ragguard label` asks people"
+            )
+    return ""
 
 
 def failed_behind(metric: str, origins: Iterable[str]) -> str:
@@ -194,6 +216,13 @@ class Verdicts:
     """The standard deviation of repeated answers, by probe, where these differ."""
     identity: Sequence[object] = ()
     """The part of the verdicts that changes scores; empty where nothing does."""
+
+    def check(self, *probes: str) -> None:
+        """Raises ProbeFailed for the first of these probes that failed and that no other one replaces."""
+        for probe in probes:
+            replaced = probe == "relevance" and self.relevance_by_likelihood
+            if probe in self.failed and not replaced:
+                raise self.error(probe)
 
     def error(self, probe: str) -> ProbeFailed:
         """Returns the error that stands in place of an answer to a probe that failed."""
