@@ -256,8 +256,10 @@ class ScoringPipeline:
     def _warn_of_language(self, run: Run) -> None:
         """Warns, once each, of texts in a language whose phrases are not declared, and of answers in another language
         than English that an NLI model compares."""
+        told = [run.question, run.answer or ""]
         texts = (passage.text for step in run.steps for passage in step.passages)
-        if self._language == ENGLISH and not is_english([run.question, run.answer or "", *texts]):
+        # The script of the question tells in which language an answer is, whatever the passages are written in.
+        if self._language == ENGLISH and not (is_english(told) and is_english([*told, *texts])):
             NOTICES.once(
                 "language of texts",
                 f"run {run.id} is not in English, and only English phrases for “I don't know” are declared: an answer "

@@ -35,7 +35,7 @@ def test_a_list_of_runs_shows_their_questions_at_any_width(monkeypatch, store, w
     said = shown(monkeypatch, width, "report", store)
     for word in ("founded", "firm", "number", "+0.50 (support)"):
         assert said.count(word) >= 7, word
-    assert ("A wider terminal shows more: " in said) is (width < 160)
+    assert ("A wider terminal shows more: " in said) is (width < 80)
 
 
 def test_a_list_marks_runs_that_have_no_end(monkeypatch, tmp_path):

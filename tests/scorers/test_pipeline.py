@@ -361,14 +361,15 @@ async def test_another_language_is_said_once_where_a_model_of_its_own_compares(c
     the_run.question = "オスロの会社を創業したのは誰ですか"
     await pipeline(scorers=["belief"], entailer=None).results(the_run)
     await pipeline(scorers=["belief"]).results(two_hops())
-    assert not caplog.records
+    assert "multilingual" not in caplog.text
     for language in (ENGLISH, Language(articles=("der", "die", "das"))):
         await pipeline(scorers=["belief"], language=language).results(the_run)
-    assert ["multilingual" in record.message for record in caplog.records] == [True]
+    assert sum("multilingual" in record.message for record in caplog.records) == 1
 
 
 async def test_texts_in_a_language_without_declared_phrases_are_warned_of_once(caplog):
-    text = "Der Hafen wurde im Jahr 1189 gegründet, als der Kaiser der Stadt ein Privileg gab, und er liegt an dem Fluss, "
+    text = "Der Hafen wurde im Jahr 1189 gegründet, als der Kaiser der Stadt ein Privileg gab, und er liegt an dem "
+    text += "Fluss, "
     text += (
         "rund hundert Kilometer vom Meer entfernt, so dass viele Schiffe ihn nur bei Flut erreichen können."
     )
