@@ -266,7 +266,7 @@ class RagGuard:
             raise InvalidInput("runs", runs, "runs that can be iterated")
         return self._service.scoring.evaluate_each(runs, concurrency)
 
-    async def add_runs(self, runs: Iterable[Run]) -> dict[str, InvalidInput]:
+    async def add_runs(self, runs: Iterable[Run], *, amend: bool = False) -> dict[str, InvalidInput]:
         """Stores runs that were captured elsewhere, to be scored in the background like captured ones; returns the
         errors of those that were refused, by their ids.
 
@@ -275,8 +275,10 @@ class RagGuard:
 
         Args:
             runs: Whole runs, such as `ragguard.traces.read` or `ragguard.read_runs` give them.
+            amend: True: a run also takes the place of one with its id and another question, which is else refused; for
+                ids that no two runs share, such as those of traces.
         """
-        return await self._service.scoring.add(runs)
+        return await self._service.scoring.add(runs, amend=amend)
 
     def runs(self) -> Runs:
         """Returns the captured runs, the oldest first, as a sequence that reads page by page."""

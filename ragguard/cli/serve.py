@@ -66,7 +66,7 @@ def run(
     Exit code 0: ended by Ctrl-C or SIGTERM. 2: it could not begin: a wrong option or engine, or no store, or an
     address that is taken.
     """
-    token = os.environ.get(TOKEN, "")
+    token = os.environ.get(TOKEN, "").strip()  # a file that it comes from may end in a line feed
     if host not in _HERE and not token:
         raise InvalidInput(
             "--host", host, f"127.0.0.1, or any address once {TOKEN} holds a token that requests must bring"
@@ -75,6 +75,7 @@ def run(
         import uvicorn
 
         from ragguard.serve.app import Endpoints, InfoGain, application
+        from ragguard.serve.connections import ImpatientProtocol
         from ragguard.serve.ingest import Ingest
     except ImportError as error:
         raise MissingDependency(error.name or "more", "ragguard serve", "serve") from error
@@ -97,6 +98,7 @@ def run(
         log_level="warning",
         timeout_graceful_shutdown=3,
         access_log=False,
+        http=ImpatientProtocol,
     )
     try:
         listening = config.bind_socket()

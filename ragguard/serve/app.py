@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
+from io import BytesIO
 from typing import Annotated, Any
 
 from starlette.applications import Starlette
@@ -36,6 +37,7 @@ from ragguard.records import FieldRule, Id, Passage, RetrievalStep, Run
 from ragguard.runtime.arguments import references_of
 from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import Limiter
+from ragguard.runtime.threads import TimeSlice
 from ragguard.serve.ingest import Ingest
 from ragguard.serve.pages import LivePage, PrometheusPage
 from ragguard.serve.request_checks import (
@@ -44,17 +46,22 @@ from ragguard.serve.request_checks import (
     body_of,
     exported,
     failed,
-    json_of,
     kind_of,
-    record_of,
+    sent,
+    while_connected,
 )
-from ragguard.storage.files.runfile import LONGEST_LINE, line_of, run_of_data
+from ragguard.storage.files.runfile import LONGEST_LINE, Line, line_of, run_of_data
+from ragguard.text.plain import without_surrogates
 from ragguard.text.secret_filter import logger
 from ragguard.traces.spool import BROKEN
 from ragguard.traces.trace_spans import packed_json, packed_protobuf
 
 _AT_ONCE = 4
 """The most bodies of spans that are read at once."""
+_ITEMS_AT_ONCE = 256
+"""The most items of `/compute_info_gain` that are scored at once."""
+_LINES, _LINES_BYTES = 128, 2**20
+"""The most lines of `/v1/runs`, and the bytes after which no further one is taken, that are read and stored at once."""
 _LATER = {"retry-after": "5"}
 _FIRST = "Who founded Corwell Mills?"
 """The first question and passage, whose judgement loads the models."""
@@ -114,7 +121,10 @@ class InfoGain:
         """Returns `scores`, `errors` and `details`, one entry an item, in their order; an item that failed has its
         error, and None for the others. Raises HTTPException where all failed: a client that knows scores as numbers
         alone must not take a failure for one."""
-        found = await asyncio.gather(*map(self._details, items), return_exceptions=True)
+        found: list[dict[str, float] | BaseException] = []
+        for start in range(0, len(items), _ITEMS_AT_ONCE):
+            some = items[start : start + _ITEMS_AT_ONCE]
+            found += await asyncio.gather(*map(self._details, some), return_exceptions=True)
         errors = [one if isinstance(one, BaseException) else None for one in found]
         if items and all(errors):
             said = "; ".join(sorted({describe(error) for error in errors if error is not None}))
@@ -171,8 +181,10 @@ class Endpoints:
         """Takes spans: they are on the disk once the reply is sent."""
         kind, broken = kind_of(request), list[InvalidInput]()
         read_body = packed_protobuf if kind == PROTOBUF else packed_json
+        body = await body_of(
+            request
+        )  # before it is admitted: a client that sends slowly keeps nobody else out
         async with self._limit.admitted():
-            body = await body_of(request)
             refused = await self.ingest.take(lambda: read_body(body, broken))
         if broken:
             self.ingest.spool.counts[BROKEN] += len(broken)
@@ -188,21 +200,26 @@ class Endpoints:
     async def runs(self, request: Request) -> Response:
         """Takes runs, one a line: they are in the store once the reply is sent."""
         body = await body_of(request)
-        read = (
-            line_of(raw, min(len(raw), LONGEST_LINE), number)
-            for number, raw in enumerate(body.split(b"\n"), 1)
+        return await while_connected(request, self._runs_in(body))
+
+    async def _runs_in(self, body: bytes) -> Response:
+        """Stores the runs of a body, some lines at a time, so that others are answered in between."""
+        pieces = _pieces(body)
+        accepted, problems, refused = 0, list[str](), list[str]()
+        while lines := await asyncio.to_thread(next, pieces, None):
+            runs = [line.run for line in lines if line.run is not None]
+            errors = await self.rg.add_runs(runs)
+            accepted += len(runs) - len(errors)
+            problems += [str(line.problem) for line in lines if line.run is None]
+            refused += map(str, errors.values())
+        return JSONResponse(
+            {"accepted": accepted, "rejected": [*map(without_surrogates, problems + refused)]}
         )
-        lines = [line for line in read if line is not None]
-        runs = [line.run for line in lines if line.run is not None]
-        refused = await self.rg.add_runs(runs)
-        problems = [line.problem for line in lines if line.run is None]
-        rejected = [str(problem) for problem in (*problems, *refused.values())]
-        return JSONResponse({"accepted": len(runs) - len(refused), "rejected": rejected})
 
     async def prune(self, request: Request) -> Response:
         """Returns which passages to give to the model: their places in the list, from 0."""
-        asked = record_of(_Prune, await json_of(request))
-        decision = await self.guard.aprune(asked.query, asked.passages)
+        asked = await sent(_Prune, request)
+        decision = await while_connected(request, self.guard.aprune(asked.query, asked.passages))
         dropped = {one.position - 1: one for one in decision.dropped}
         return JSONResponse({
             "kept": [place for place in range(len(asked.passages)) if place not in dropped],
@@ -214,7 +231,7 @@ class Endpoints:
 
     async def advise(self, request: Request) -> Response:
         """Returns what to do after the steps of a run so far."""
-        asked = record_of(_Advise, await json_of(request))
+        asked = await sent(_Advise, request)
         try:
             advice = await self.rg.advice.aadvise(run_of_data(asked.run), asked.budget_ms)
         except InvalidInput as wrong:
@@ -223,7 +240,7 @@ class Endpoints:
 
     async def feedback(self, request: Request) -> Response:
         """Keeps a thumb and a note on a run."""
-        asked = record_of(_Feedback, await json_of(request))
+        asked = await sent(_Feedback, request)
         kept = await asyncio.to_thread(self.rg.feedback, asked.run, asked.thumb, asked.note)
         if kept:
             return JSONResponse({"kept": True})
@@ -232,8 +249,8 @@ class Endpoints:
 
     async def compute_info_gain(self, request: Request) -> Response:
         """Returns what each context added to the belief in the answers of its question."""
-        asked = record_of(_InfoGains, await json_of(request))
-        return JSONResponse(await self.info_gain.of(asked.items))
+        asked = await sent(_InfoGains, request)
+        return JSONResponse(await while_connected(request, self.info_gain.of(asked.items)))
 
     async def healthz(self, request: Request) -> Response:
         """Says that the process answers."""
@@ -241,13 +258,36 @@ class Endpoints:
 
     async def readyz(self, request: Request) -> Response:
         """Says whether the models are loaded, and what comes now can be stored."""
-        waits = "the models are being loaded" if self._loading else self.rg.store.outage
+        self.ingest.spool.check()
+        waits = (
+            "the models are being loaded"
+            if self._loading
+            else self.rg.store.outage or self.ingest.spool.outage
+        )
         return JSONResponse({"status": waits or "ready"}, 503 if waits else 200)
 
     async def metrics(self, request: Request) -> Response:
         """Returns the counts in the format of Prometheus."""
         text, kind = await asyncio.to_thread(self._prometheus.text, request.headers.get("accept", ""))
         return Response(text, media_type=kind)
+
+
+def _pieces(body: bytes) -> Iterator[list[Line]]:
+    """Yields the lines of a body, a few at a time; no piece is empty."""
+    lines: list[Line] = []
+    size = 0
+    time_slice = TimeSlice()
+    for number, raw in enumerate(BytesIO(body), 1):
+        line = line_of(raw, min(len(raw), LONGEST_LINE), number)
+        if line is not None:
+            lines.append(line)
+            size += len(raw)
+        if len(lines) >= _LINES or size >= _LINES_BYTES:
+            yield lines
+            lines, size = [], 0
+        time_slice.rest_if_used()
+    if lines:
+        yield lines
 
 
 def application(service: Endpoints, token: str = "") -> ASGIApp:
@@ -264,6 +304,7 @@ def application(service: Endpoints, token: str = "") -> ASGIApp:
             closing.callback(service.ingest.spool.close)
             closing.push_async_callback(service.rg.aclose, timeout=5.0)
             closing.push_async_callback(service.info_gain.aclose)
+            await service.rg.add_runs([])  # starts the service: what an earlier process left is scored now
             tasks = [asyncio.create_task(work) for work in (service.ingest.run(), service.load())]
             try:
                 yield

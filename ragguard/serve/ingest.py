@@ -15,12 +15,13 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ragguard.capture.events import RunEnded, RunStarted, StepEnded
 from ragguard.capture.open_runs import EventIntake
 from ragguard.client import RagGuard
-from ragguard.errors import InvalidInput
+from ragguard.errors import StoreError
 from ragguard.records import Run
 from ragguard.runtime.faults import describe
 from ragguard.text.secret_filter import logger
@@ -87,7 +88,7 @@ class Ingest:
         while True:
             more = False
             try:
-                if not (self._taking and self.pending()):
+                if not (self._taking and await self.pending()):
                     more = await self.hand_over()
                 await self.show_open()
             except Exception as error:  # noqa: BLE001 - the service goes on whatever happens
@@ -99,11 +100,14 @@ class Ingest:
         """Makes runs of some traces that are complete, and stores them; they are scored in the background. Returns True
         where more may be complete."""
         now, traces = self._clock(), list[str]()
-        if self.pending() < MOST_PENDING:
+        if await self.pending() < MOST_PENDING:
             traces = self.spool.complete(now - self._settle, now - self._quiet, _AT_ONCE)
         if traces:
             runs = await asyncio.to_thread(self._runs_in, traces)
-            refused = await self._rg.add_runs(runs)
+            refused = await self._rg.add_runs(
+                runs, amend=True
+            )  # a root that came late may bring the question
+            await asyncio.to_thread(self._delete_outdated, traces, {run.id for run in runs})
             self.counts.update(
                 {"traces": len(traces), "runs": len(runs) - len(refused), "runs refused": len(refused)}
             )
@@ -118,12 +122,20 @@ class Ingest:
     async def show_open(self) -> None:
         """Shows the traces that are not complete as open runs, where steps are scored as they end and no complete run
         waits."""
-        if self._live is not None and not self.pending():
+        if self._live is not None and not await self.pending():
             await asyncio.to_thread(self._live.look, self._clock())
 
-    def pending(self) -> int:
-        """Returns how many runs wait to be scored or delivered."""
-        return self._rg.store.left().pending
+    async def pending(self) -> int:
+        """Returns how many runs wait to be scored or delivered; read on a thread, since a store may be locked."""
+        return (await asyncio.to_thread(self._rg.store.left)).pending
+
+    def _delete_outdated(self, traces: Sequence[str], ids: Collection[str]) -> None:
+        """Deletes the runs that a trace was before more of its spans came, under other roots."""
+        for trace in traces:
+            for run_id in self._rg.store.run_ids(f"{trace}-"):
+                if run_id not in ids:
+                    with suppress(StoreError):  # it is open, and ends by itself
+                        self._rg.store.delete(run_id)
 
     def _runs_in(self, traces: Sequence[str]) -> list[Run]:
         found: list[Run] = []
@@ -133,7 +145,7 @@ class Ingest:
                 for one in runs_of_trace(self.spool.spans(trace)):
                     self.remarks.update(one.remarks if len(self.remarks) < 1000 else ())
                     found += [one.run] if one.run.steps else []
-            except (InvalidInput, ValueError, TypeError, RecursionError) as error:
+            except Exception as error:  # noqa: BLE001 - one trace must not hold up the others
                 self.counts["traces not understood"] += 1
                 _log.warning("the trace %s is not understood: %s", trace, describe(error))
             if self._live is not None:
@@ -166,7 +178,10 @@ class LiveTraces:
             due = spans >= shown.spans * _GROWTH or now >= shown.read_at + _PATIENCE
             if spans > shown.spans and due:
                 shown.spans, shown.read_at = spans, now
-                self._show(trace, shown)
+                try:
+                    self._show(trace, shown)
+                except Exception as error:  # noqa: BLE001 - one trace must not hold up the others
+                    _log.warning("the trace %s is not understood so far: %s", trace, describe(error))
 
     def ended(self, trace: str, runs: Collection[str]) -> None:
         """Takes back what is shown of a trace under another id than those of the runs that it has become."""

@@ -101,7 +101,8 @@ class PrometheusPage:
             (count, "guard_decisions", "Decisions of the guard, by status.", ("status",),
              lambda: {**_DECIDED, **guard.health().statuses}),
             (gauge, "traces_waiting", "Traces that are not complete.", (), lambda: {(): ingest.spool.waiting}),
-            (gauge, "runs_pending", "Runs that wait to be scored or delivered.", (), lambda: {(): ingest.pending()}),
+            (gauge, "runs_pending", "Runs that wait to be scored or delivered.", (),
+             lambda: {(): rg.store.left().pending}),
         ]  # fmt: skip
         for create, name, about, labels, numbers in sources:
             create(f"ragguard_{name}", [_observed(labels, numbers)], "", about)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hmac
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ragguard.errors import InvalidInput
 from ragguard.schema import read_record
 from ragguard.storage.files.runfile import json_of_line
+from ragguard.text.plain import without_surrogates
 
 T = TypeVar("T")
 
@@ -25,10 +27,18 @@ MOST_BYTES = 16 * 2**20
 """The most bytes of a request's body, as it came and unpacked."""
 PROTOBUF = "application/x-protobuf"
 _JSON = "application/json"
+BODY_SECONDS = 30.0
+"""The most seconds that a body may take to come."""
 _OPEN = ("/healthz", "/readyz")
 """The addresses that need no token."""
 _HERE = (b"127.0.0.1", b"localhost", b"[::1]")
 """The names of this machine by which a service without a token is asked."""
+_GUARDING = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"content-security-policy", b"frame-ancestors 'none'"),
+)
+"""Headers of every reply: no page of another site may show this one in a frame, and no browser guess its type."""
 _OTHER_SITE = "a page of another site asks: only pages of this service and programs may"
 _NO_TOKEN = "a token is needed: authorization: Bearer RAGGUARD_TOKEN"
 _ASK = {"www-authenticate": 'Basic realm="ragguard (RAGGUARD_TOKEN as the password)"'}
@@ -41,31 +51,67 @@ async def body_of(request: Request) -> bytes:
         raise HTTPException(415, f"content-encoding {encoding!r}: gzip or none is read")
     pieces: list[bytes] = []
     size = 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > MOST_BYTES:
-            raise HTTPException(413, f"a body of more than {MOST_BYTES:,} bytes; send fewer spans at once")
-        pieces.append(piece)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for piece in request.stream():
+                size += len(piece)
+                if size > MOST_BYTES:
+                    message = f"a body of more than {MOST_BYTES:,} bytes; send fewer spans at once"
+                    raise HTTPException(413, message)
+                pieces.append(piece)
+    except TimeoutError as error:
+        message = f"the body was not complete after {BODY_SECONDS:g} s; send it again, in smaller pieces"
+        raise HTTPException(408, message, {"connection": "close"}) from error
+    except ClientDisconnect as error:
+        raise HTTPException(499, "the client left before its body was complete") from error
     body = b"".join(pieces)
-    return _unpacked(body) if encoding == "gzip" else body
+    return await asyncio.to_thread(_unpacked, body) if encoding == "gzip" else body
 
 
 def _unpacked(body: bytes) -> bytes:
-    unpacker = zlib.decompressobj(wbits=31)
+    """Returns the content of a gzip body, which may have several members, one after the other."""
+    members: list[bytes] = []
+    left = MOST_BYTES
+    while body.strip(b"\0"):  # zeros may pad a file of members
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            members.append(unpacker.decompress(body, left + 1))
+        except zlib.error as error:
+            raise HTTPException(400, f"the body is no gzip: {error}") from error
+        left -= len(members[-1])
+        if left < 0:
+            raise HTTPException(413, f"a body of more than {MOST_BYTES:,} bytes when it is unpacked")
+        if not unpacker.eof:
+            raise HTTPException(400, "the body is no gzip: it ends too early")
+        body = unpacker.unused_data
+    return b"".join(members)
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Returns the result of work for a client; cancels the work if the client leaves. The body must have been read."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_left(request))
     try:
-        unpacked = unpacker.decompress(body, MOST_BYTES + 1)
-    except zlib.error as error:
-        raise HTTPException(400, f"the body is no gzip: {error}") from error
-    if len(unpacked) > MOST_BYTES:
-        raise HTTPException(413, f"a body of more than {MOST_BYTES:,} bytes when it is unpacked")
-    if not unpacker.eof:
-        raise HTTPException(400, "the body is no gzip: it ends too early")
-    return unpacked
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise HTTPException(499, "the client left, so its work was given up")
+        return working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
-async def json_of(request: Request) -> Any:
-    """Returns the JSON in a request's body."""
-    return json_of_line(await body_of(request))
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def sent(kind: type[T], request: Request) -> T:
+    """Returns the body of a request as a record, read on a thread; raises InvalidInput for the first wrong field, by
+    its path."""
+    body = await body_of(request)
+    return await asyncio.to_thread(lambda: record_of(kind, json_of_line(body)))
 
 
 def record_of(kind: type[T], data: object) -> T:
@@ -104,6 +150,7 @@ def exported(kind: str, rejected: int, message: str) -> Response:
 
 def failed(request: Request, status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     """Returns an error as OTLP has it: a google.rpc.Status in the form of the request."""
+    message = without_surrogates(message)  # a field's name in JSON may hold a half of a pair
     if _content_type(request) != PROTOBUF:
         return JSONResponse({"message": message}, status, headers)
     text = message.encode()[:120]  # the field `message` of a Status
@@ -123,6 +170,7 @@ class Door:
 
         async def counted(message: Any) -> None:
             if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), *_GUARDING]}
                 route = scope.get("route")
                 self._requests[getattr(route, "path", "other"), str(message["status"])] += 1
             await send(message)
@@ -136,8 +184,8 @@ class Door:
 
     def _is_of_another_site(self, headers: Mapping[bytes, bytes]) -> bool:
         """Returns whether a browser sends this from another site, or without a token under a name of another site."""
-        host = headers.get(b"host", b"")
-        if (origin := headers.get(b"origin")) is not None and origin.partition(b"://")[2] != host:
+        host = headers.get(b"host", b"").lower()
+        if (origin := headers.get(b"origin")) is not None and origin.lower().partition(b"://")[2] != host:
             return True
         name = host.rpartition(b":")[0] if host.rpartition(b":")[2].isdigit() else host
         return not self._token and name not in _HERE

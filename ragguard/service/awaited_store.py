@@ -63,8 +63,8 @@ class AwaitedStore:
     async def emitted(self, run_id: str) -> None:
         await self._called(lambda: self._store.emitted(run_id))
 
-    async def add_due(self, runs: Sequence[Run]) -> dict[str, InvalidInput]:
-        return await self._called(lambda: self._store.add_due(runs))
+    async def add_due(self, runs: Sequence[Run], *, amend: bool) -> dict[str, InvalidInput]:
+        return await self._called(lambda: self._store.add_due(runs, amend=amend))
 
     def add_metadata(
         self, run_id: Callable[[], str], metadata: Mapping[str, Any], *, due: bool

@@ -169,7 +169,7 @@ class RunScoring:
         async for scored in bounded(runs, one, concurrency):
             yield scored
 
-    async def add(self, runs: Iterable[Run]) -> dict[str, InvalidInput]:
+    async def add(self, runs: Iterable[Run], *, amend: bool = False) -> dict[str, InvalidInput]:
         """Stores runs that were captured elsewhere, which are due afterwards; returns the errors of those that were
         refused, by their ids."""
         good: list[Run] = []
@@ -179,7 +179,7 @@ class RunScoring:
                 good.append(self._record(run))
             except InvalidInput as error:
                 refused[str(run.id)] = error
-        refused |= await self._store.add_due(good)
+        refused |= await self._store.add_due(good, amend=amend)
         self._due.set()
         return refused
 

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ragguard.errors import StoreError
-from ragguard.storage.sqlite.database import create_file
+from ragguard.runtime.faults import describe
+from ragguard.storage.sqlite.database import WatchedFile, create_file
+from ragguard.text.secret_filter import logger
 from ragguard.traces.trace_spans import PackedSpan, TraceSpan, unpacked
 
 MOST_SPANS = 10_000
@@ -29,6 +31,8 @@ _OLDEST, _ROWS_AT_ONCE = 2_000, 200
 _TOO_LATE = "that came too late for its trace"
 BROKEN = "that are broken"
 """Reasons for which spans are refused."""
+_UNREADABLE = "left out, as they cannot be read from the spool"
+_log = logger("ragguard.serve")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS trace (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, last REAL NOT NULL, spans INTEGER NOT NULL DEFAULT 0,
@@ -52,24 +56,45 @@ class Spool:
         self._too_many_traces = f"of more open traces than {MOST_TRACES:,}"
         self._too_many_spans = f"of a trace with more than {MOST_SPANS:,} spans"
         self.counts = Counter(
-            {"taken": 0, BROKEN: 0, _TOO_LATE: 0, self._too_many_traces: 0, self._too_many_spans: 0}
+            {
+                "taken": 0,
+                BROKEN: 0,
+                _TOO_LATE: 0,
+                _UNREADABLE: 0,
+                self._too_many_traces: 0,
+                self._too_many_spans: 0,
+            }
         )
         """How many spans were `taken`, and how many were refused, by the reason."""
         self._lock = threading.Lock()
+        self._watched: WatchedFile | None = None
         if path:
             create_file(Path(path))  # it holds texts, which only its owner may read
         try:
             self._db = sqlite3.connect(path or "", check_same_thread=False, isolation_level=None)
             self._db.execute("PRAGMA page_size = 16384")
             if path:
+                # `waiting` is counted here and not in the file, so no other process may use it. Python's own lock of a
+                # file would not do: closing another handle of the file would end SQLite's locks.
+                self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
                 self._db.execute("PRAGMA journal_mode = WAL")
             # A kill loses nothing of what is committed; a power cut may lose the last moments.
             self._db.execute(f"PRAGMA synchronous = {'NORMAL' if path else 'OFF'}")
             self._db.executescript(_SCHEMA)
             self.waiting: int = self._db.execute("SELECT count(*) FROM trace WHERE handed = 0").fetchone()[0]
             """How many traces wait to become runs."""
+            if path:
+                self._watched = WatchedFile(Path(path))
         except sqlite3.Error as error:
-            raise StoreError(f"the spool {path} could not be opened ({error}); name another file") from error
+            is_used = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+            why = (
+                "another process uses it: end that, or name another --store"
+                if is_used
+                else "name another file"
+            )
+            raise StoreError(f"the spool {path} could not be opened ({error}); {why}") from error
+        self.outage = ""
+        """The reason why spans could not be kept the last time; '' if they could."""
 
     def add(self, spans: Iterable[PackedSpan], now: float = 0.0) -> Counter[str]:
         """Keeps spans; returns how many were refused, by the reason. Raises StoreError where the disk takes nothing.
@@ -150,7 +175,16 @@ class Spool:
         find = "SELECT body FROM span WHERE trace = (SELECT number FROM trace WHERE id = ?) ORDER BY seq"
         with self._lock:
             rows = self._db.execute(find, (trace,)).fetchall()
-        return [unpacked(row[0]) for row in rows]
+        spans: list[TraceSpan] = []
+        for (body,) in rows:
+            try:
+                spans.append(unpacked(body))
+            except Exception as error:  # noqa: BLE001 - one span that cannot be read must not hold up its trace
+                self.counts[_UNREADABLE] += 1
+                _log.warning(
+                    "a span of the trace %s cannot be read and is left out: %s", trace, describe(error)
+                )
+        return spans
 
     def handed(self, traces: Iterable[str], before: float) -> None:
         """Notes that traces have become runs, except those of which spans came since that time."""
@@ -161,13 +195,15 @@ class Spool:
 
     def forget(self, quiet_before: float, known_before: float) -> None:
         """Removes the spans of traces that have become runs and of which nothing came since the first time, or which
-        are not among the latest; of the oldest thousands alone, since spans that come meanwhile wait. Their ids are
-        kept until the second, so that later spans are known as such."""
+        are not among the latest; only of the oldest thousands, since spans that come meanwhile wait. A trace whose root
+        has not ended, such as one that waits for a person, is kept until the second time, as are the ids of all, so
+        that later spans are known as such."""
         oldest = f"(SELECT * FROM trace ORDER BY number LIMIT {_OLDEST})"
         old = f"number <= (SELECT max(number) FROM trace) - {MOST_LATE}"
-        find = f"SELECT number, id, last FROM {oldest} WHERE handed = 1 AND (last <= ? OR {old})"
+        quiet = "last <= ? AND (ended OR last <= ?)"
+        find = f"SELECT number, id, last FROM {oldest} WHERE handed = 1 AND ({quiet} OR {old})"
         with self._transaction():
-            gone = self._db.execute(find, (quiet_before,)).fetchall()
+            gone = self._db.execute(find, (quiet_before, known_before)).fetchall()
             numbers = [row[:1] for row in gone]
             self._db.executemany("INSERT OR REPLACE INTO done VALUES (?, ?)", [row[1:] for row in gone])
             self._db.executemany("DELETE FROM span WHERE trace = ?", numbers)
@@ -178,15 +214,35 @@ class Spool:
     def _transaction(self) -> Iterator[None]:
         with self._lock:
             try:
+                self._check_file()
                 self._db.execute("BEGIN IMMEDIATE")
                 yield
                 self._db.execute("COMMIT")
-            except sqlite3.Error as error:
+                self._check_file()
+            except (sqlite3.Error, StoreError) as error:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
-                raise StoreError(
-                    f"spans could not be kept ({error}); free the disk, then send them again"
-                ) from error
+                self.outage = str(error)
+                if isinstance(error, StoreError):
+                    raise
+                self.outage = f"spans could not be kept ({error}); free the disk, then send them again"
+                raise StoreError(self.outage) from error
+            self.outage = ""
+
+    def check(self) -> None:
+        """Notes in `outage` whether the file is still the one that was opened."""
+        with self._lock:
+            try:
+                self._check_file()
+            except StoreError as error:
+                self.outage = str(error)
+
+    def _check_file(self) -> None:
+        if self._watched is not None and (change := self._watched.change()):
+            raise StoreError(
+                f"the file of the spool was {change} while it was in use, so spans cannot be kept: start the service "
+                "again, then send them again"
+            )
 
     def close(self) -> None:
         """Closes the file."""

@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import shlex
 import sqlite3
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -34,8 +35,8 @@ class Database:
         self._db: sqlite3.Connection | None = None
         self.lock = threading.RLock()
         """Held while the connection is used."""
-        self._identity: tuple[int, int] | None = None
-        """The device of the file and its number there: both stay when it is renamed, and a new file has others."""
+        self._watched: WatchedFile | None = None
+        """The file that is open; None in memory."""
         try:
             with self._translated("read" if read_only else "written"):
                 self._db = self._open()
@@ -92,7 +93,7 @@ class Database:
         """Writes the log into the file, also while others read it, and closes it. Safe to call twice."""
         with self.lock:
             self.closed = True
-            if self._db is not None:
+            if self._db is not None and not (self._watched and self._watched.change(self._needed)):
                 with suppress(sqlite3.Error):  # what is not written stays in the log
                     self._db.execute("PRAGMA wal_checkpoint")
             self.disconnect()
@@ -100,9 +101,10 @@ class Database:
     def disconnect(self) -> None:
         """Closes the connection; the next use of a file opens it again. The lock is held."""
         if self._db is not None:
-            if self._is_gone():
-                with suppress(sqlite3.Error):  # all of the log belongs to the file that was moved
-                    self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            if self._watched is not None and (change := self._watched.change(self._needed)):
+                if change != TRUNCATED:
+                    with suppress(sqlite3.Error):  # all of the log belongs to the file that was moved
+                        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 keep_for_ever(self._db)  # closing would remove the log of the file that is at the path now
             else:
                 self._db.close()
@@ -132,18 +134,23 @@ class Database:
         """Returns the connection to the file that is at the path now, or to memory."""
         if self.closed:
             raise Closed(f"{self.name} is closed; make a new one")
-        if not self._read_only and self._is_gone():
+        if (
+            not self._read_only
+            and self._watched is not None
+            and (change := self._watched.change(self._needed))
+        ):
             raise StoreUnavailable(
-                f"the file of {self.name} was moved, deleted or replaced while it was in use: put it back, or make a "
-                "new RagGuard, which begins a new one"
+                f"the file of {self.name} was {change} while it was in use: put it back, or make a new RagGuard, which "
+                "begins a new one"
             )
         if self._db is None:
             self._db = self._open()
         return self._db
 
-    def _is_gone(self) -> bool:
-        """Returns whether another file, or none, is at the path of the one that was opened."""
-        return self.path is not None and self._identity not in (None, _identity_of(self.path))
+    def _needed(self) -> int:
+        """Returns the size of all pages of the database, those that stand in the log included."""
+        pages = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+        return int(self._db.execute(pages).fetchone()[0]) if self._db is not None else 0
 
     def _open(self) -> sqlite3.Connection:
         if self.path is not None:
@@ -159,7 +166,7 @@ class Database:
             db.close()
             raise
         if self.path is not None:
-            self._identity = _identity_of(self.path)
+            self._watched = WatchedFile(self.path)
         return db
 
 
@@ -178,11 +185,34 @@ def is_store(path: str | Path) -> bool:
     return False
 
 
-def _identity_of(path: Path) -> tuple[int, int] | None:
-    with suppress(OSError):
-        found = os.stat(path)
-        return found.st_dev, found.st_ino
-    return None
+TRUNCATED = "truncated"
+
+
+class WatchedFile:
+    """A database file that is in use: notices what somebody else does to it. SQLite itself goes on with a file that was
+    deleted, and writes pages of a log into one that was emptied."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._identity, self._size = self._look() or ((0, 0), 0)
+
+    def change(self, needed: Callable[[], int] = lambda: sys.maxsize) -> str:
+        """Says what became of the file since it was opened; '' if nothing did. A file that became smaller was truncated
+        if it has fewer bytes than the `needed` ones; another process may have packed it."""
+        found = self._look()
+        if found is None or found[0] != self._identity:
+            return "moved, deleted or replaced"
+        if found[1] < self._size and found[1] < needed():
+            return TRUNCATED
+        self._size = found[1]
+        return ""
+
+    def _look(self) -> tuple[tuple[int, int], int] | None:
+        """Returns the device of the file and its number there, which stay when it is renamed, and its size."""
+        with suppress(OSError):
+            found = os.stat(self._path)
+            return (found.st_dev, found.st_ino), found.st_size
+        return None
 
 
 def _check_path(path: Path, name: str) -> None:

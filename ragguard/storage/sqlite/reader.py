@@ -6,6 +6,7 @@ Each page is one short read. A run that cannot be read is an error that names it
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -43,10 +44,13 @@ class StoreReader:
         with self._db.snapshot() as db:
             return int(db.execute("SELECT count(*) FROM runs").fetchone()[0])
 
-    def run_ids(self) -> list[str]:
-        """Returns the ids of all runs in the order in which they were captured."""
+    def run_ids(self, prefix: str = "") -> list[str]:
+        """Returns the ids of all runs, or of those whose ids begin so, in the order in which they were captured."""
+        within, values = (
+            ("WHERE id >= ? AND id < ?", (prefix, prefix + chr(sys.maxunicode))) if prefix else ("", ())
+        )
         with self._db.snapshot() as db:
-            return [str(row[0]) for row in db.execute("SELECT id FROM runs ORDER BY seq")]
+            return [str(row[0]) for row in db.execute(f"SELECT id FROM runs {within} ORDER BY seq", values)]
 
     def run(self, run_id: str) -> Run | None:
         """Returns one run; None where the store does not have it."""

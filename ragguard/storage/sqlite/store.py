@@ -196,15 +196,15 @@ class Store(StoreReader):
         with self._db.snapshot() as db:
             return db.serialize()
 
-    def add_due(self, runs: Iterable[Run]) -> dict[str, InvalidInput]:
+    def add_due(self, runs: Iterable[Run], *, amend: bool = False) -> dict[str, InvalidInput]:
         """Writes whole runs in place of the stored ones of their ids; those that are new or different become due.
-        Returns the errors of those that cannot be written, by id."""
+        Returns the errors of those that cannot be written, by id; with `amend` a run may have another question."""
         refused: dict[str, InvalidInput] = {}
         with self._transaction() as db:
             writing = Writing(db, self._owner, scored=self._scored)
             for run in runs:
                 try:
-                    writing.write_run(run, due=self._scored)
+                    writing.write_run(run, due=self._scored, amends=amend)
                 except InvalidInput as error:
                     refused[run.id] = error
             writing.finish()

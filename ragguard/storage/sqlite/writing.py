@@ -163,10 +163,11 @@ class Writing:
                     self._amended(event)
             time_slice.rest_if_used()
 
-    def write_run(self, run: Run, *, due: bool = False) -> RunRow:
+    def write_run(self, run: Run, *, due: bool = False, amends: bool = False) -> RunRow:
         """Takes a whole run in place of the stored one of its id; returns its row, which `finish` writes.
 
-        With `due` the run is to be scored where something is different; feedback alone changes no score.
+        With `due` the run is to be scored if something is different; feedback alone changes no score. Unless it
+        `amends`, a run with another question than the stored one of its id is refused.
         """
         invocation = self._invocation(run.id)
         if invocation is None or invocation.number:
@@ -174,7 +175,8 @@ class Writing:
             self._replace_steps(row, run)
         else:
             row, columns = invocation.row, invocation.row.columns
-            if columns["status"] != "open" and columns["question"] not in ("", storable(run.question)):
+            changed = columns["status"] != "open" and columns["question"] not in ("", storable(run.question))
+            if changed and not amends:
                 allowed = (
                     f"an id that no run with another question has; it is that of {columns['question']!r}"
                 )

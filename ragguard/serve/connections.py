@@ -1,0 +1,41 @@
+"""Closes connections on which no request comes, so that clients which connect and say nothing hold no place."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+IDLE_SECONDS = 30.0
+"""The most seconds from a connection, or from the end of a reply, to the end of the next request's head."""
+
+
+class ImpatientProtocol(H11Protocol):
+    """uvicorn's protocol, which by itself waits for the head of a request for ever."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._looking: asyncio.TimerHandle | None = None
+        self._answered: object = None
+        """The request that was answered when the connection was last looked at; None before the first."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begins to look at the connection."""
+        super().connection_made(transport)
+        self._looking = self.loop.call_later(IDLE_SECONDS, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Ends looking at the connection."""
+        if self._looking is not None:
+            self._looking.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        """Closes the connection if no request came since the last look."""
+        waits = self.cycle is None or self.cycle.response_complete
+        if waits and self.cycle is self._answered:
+            self.transport.close()
+            return
+        self._answered = self.cycle
+        self._looking = self.loop.call_later(IDLE_SECONDS, self._look)
