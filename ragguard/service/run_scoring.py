@@ -73,7 +73,7 @@ class ReferenceFinder:
 
 
 class WorkedOff(NamedTuple):
-    """What became of a claimed run."""
+    """The result of working off a claimed run."""
 
     answered: bool = True
     """False where no engine answered."""
