@@ -28,7 +28,7 @@ from ragguard.metrics.belief import (
     seper_soft,
     seper_stderr,
 )
-from ragguard.metrics.credit import joint_gain, loss_without, shapley
+from ragguard.metrics.credit import enough_after, joint_gain, loss_without, shapley
 from ragguard.metrics.distraction import (
     LearnedUdcg,
     Parts,
@@ -59,10 +59,11 @@ __all__ = [
     "ENGLISH", "METRICS", "Aggregate", "BestAlpha", "Correlation", "Difference", "Language", "LearnedUdcg",
     "Metric", "Padded", "Parts", "Subset", "aggregate", "alpha_ndcg", "answerable_questions", "attribution",
     "average_precision", "best_alpha", "cluster", "contested", "correlate", "coverage", "density",
-    "distracting_effect", "exact_match", "f", "f_e", "find", "grade_weights", "harm", "hits", "is_abstention",
-    "joint_gain", "kernel", "likelihood", "likelihood_total", "loss_without", "marginal_coverage",
-    "mean_logprob", "n_recall", "ndcg", "normalise", "pad", "paired_bootstrap", "pct_proc", "precision",
-    "precision_at_grade", "proc", "query_gain", "ra_nwg", "recall", "reciprocal_rank", "redundancy",
-    "required_subset", "rouge_l", "sample_weights", "semantic_entropy", "seper_hard", "seper_soft",
-    "seper_stderr", "shapley", "t", "t_u", "token_f1", "udcg", "udcg_of_parts", "utility", "utility_parts",
+    "distracting_effect", "enough_after", "exact_match", "f", "f_e", "find", "grade_weights", "harm", "hits",
+    "is_abstention", "joint_gain", "kernel", "likelihood", "likelihood_total", "loss_without",
+    "marginal_coverage", "mean_logprob", "n_recall", "ndcg", "normalise", "pad", "paired_bootstrap", "pct_proc",
+    "precision", "precision_at_grade", "proc", "query_gain", "ra_nwg", "recall", "reciprocal_rank",
+    "redundancy", "required_subset", "rouge_l", "sample_weights", "semantic_entropy", "seper_hard",
+    "seper_soft", "seper_stderr", "shapley", "t", "t_u", "token_f1", "udcg", "udcg_of_parts", "utility",
+    "utility_parts",
 ]  # fmt: skip

@@ -83,6 +83,22 @@ def joint_gain(question: float, reference: float) -> float:
     return float(question) + float(reference)
 
 
+SAME = 0.05
+"""The difference of two beliefs below which they count as the same, if their errors are smaller."""
+
+
+def enough_after(beliefs: ArrayLike, errors: ArrayLike) -> int:
+    """Returns how many hops it took until the belief stayed as it is at the end, within two standard errors of the
+    difference: `beliefs[0]` without retrieval, `beliefs[t]` after hops 1..t, each with its standard error."""
+    known, spread = arrays.read("beliefs", beliefs), arrays.read("errors", errors, low=0)
+    arrays.same(beliefs=known, errors=spread)
+    if known.ndim != 1 or not known.size:
+        raise InvalidInput("beliefs", beliefs, "a list with at least the belief without retrieval")
+    allowed = np.maximum(SAME, 2 * np.hypot(spread, spread[-1]))
+    differs = np.flatnonzero(np.abs(known - known[-1]) >= allowed)
+    return int(differs[-1]) + 1 if differs.size else 0
+
+
 USED = 0.05
 """The change of the likelihood of the run's own answer from which it rests on a passage."""
 
@@ -133,6 +149,17 @@ declare(
         range=(float("-inf"), float("inf")), unit="nats", needs="the probabilities of given texts, references",
         source="pointwise mutual information with question and answer", levels=("step", "passage"),
         function=joint_gain,
+    ),
+    Metric(
+        "enough_after", "Enough after",
+        "The hop after which the belief stays as it is at the end, within its error; 0: before the first.",
+        range=(0, float("inf")), direction="neither", unit="hop", needs="the beliefs after each hop",
+        source="ragguard", levels=("run",), function=enough_after,
+    ),
+    Metric(
+        "redundant_hops", "Redundant hops", "How many hops came after it was enough.", range=(0, float("inf")),
+        direction="lower", unit="hops", needs="the beliefs after each hop", source="ragguard", levels=("run",),
+        function=enough_after,
     ),
     Metric(
         "contribution", "Contribution of the passage",

@@ -28,6 +28,7 @@ from ragguard.scorers.contexts import (
     lay_out,
     window,
 )
+from ragguard.scorers.enough import add_enough
 from ragguard.scorers.estimates import (
     BeliefIn,
     Beliefs,
@@ -163,6 +164,7 @@ class Belief:
         if likely_too:
             likely = await likelihoods(view, layout.contexts, target.references, ask)
             _write(writer, layout, target, likely, _likelihood_scores(layout))
+            add_enough(writer, layout, target, likely, "per_token")
             await add_joint_gains(writer, layout, ask, partial(_reference_gain, target, likely))
             sure = _sure(likely)
         if self.by == "likelihood":
@@ -183,6 +185,8 @@ class Belief:
         estimator = Estimator(self.weights, self.kernel, self.over_references)
         beliefs = await estimator.beliefs(drawn, target.references, meanings) | sure
         _write(writer, layout, target, beliefs, self._wanted(layout, target, credited=credited))
+        if credited:
+            add_enough(writer, layout, target, beliefs, "soft")
         return writer.results()
 
     async def _draw(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ragguard.errors import InvalidInput
 from ragguard.metrics.credit import (
     antithetic_orders,
+    enough_after,
     loss_without,
     shapley,
     shapley_of_orders,
@@ -98,3 +99,19 @@ def test_one_order_has_no_error():
 def test_what_are_no_values_of_all_sets_is_refused(values):
     with pytest.raises(InvalidInput):
         shapley(values)
+
+
+@pytest.mark.parametrize(
+    ("beliefs", "error", "enough"),
+    [
+        ([0.1, 0.1, 0.9], 0, 2),
+        ([0.1, 0.9, 0.9, 0.88], 0, 1),
+        ([0.1, 0.9, 0.2, 0.9], 0, 3),
+        ([0.9, 0.9], 0, 0),
+        ([0.5], 0, 0),
+        ([0.1, 0.7, 0.9], 0.1, 1),
+        ([0.1, 0.5, 0.9], 0.1, 2),
+    ],
+)
+def test_it_was_enough_when_the_belief_stays_within_its_error(beliefs, error, enough):
+    assert enough_after(beliefs, [error] * len(beliefs)) == enough

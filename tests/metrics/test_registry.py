@@ -27,7 +27,7 @@ SCORES = {
     "credit loss_without question_gain reference_gain joint_gain",
     "run": "contested seper_closed_book delta_seper_total udcg_context coverage_total alpha_ndcg_total density "
     "answer_correct likelihood_closed_book delta_likelihood_total "
-    "answer_coverage answer_density response_grade unused_share cited_used",
+    "answer_coverage answer_density response_grade unused_share cited_used enough_after redundant_hops",
 }
 # What the numbers are made with, and what is said of numbers: no metrics themselves.
 HELPERS = {

@@ -191,3 +191,12 @@ async def test_an_engine_without_likelihood_is_a_failure():
     assert all(isinstance(one, Failure) for one in found)
     assert any("contribution" in one.message for one in found)
     assert any("credit" in one.message for one in found)
+
+
+async def test_hops_after_it_was_enough_are_counted_and_those_that_asked_again_named():
+    run = a_run([FOUNDER], [BIRTH], [NOISE], [NOISE])
+    run.steps[3].query = run.steps[0].query
+    found = {one.name: one for one in await results(run, Belief(by="likelihood")) if isinstance(one, Score)}
+    assert found["enough_after"].value == 2
+    assert found["redundant_hops"].value == 2
+    assert found["redundant_hops"].explanation == "hops 3, 4 changed nothing; hop 4 asked the same as hop 1"

@@ -74,6 +74,7 @@ async def test_every_name_of_the_contract_is_given():
     assert names["run"] == {
         "seper_closed_book", "delta_seper_total", "udcg_context", "coverage_total", "alpha_ndcg_total", "density",
         "answer_correct", "answer_coverage", "answer_density", "response_grade", "contested",
+        "enough_after", "redundant_hops",
     }  # fmt: skip
     pooled = await pipeline().results(guarded_with_pool())
     assert {"proc", "pct_proc"} <= {s.name for s in pooled if isinstance(s, Score)}
