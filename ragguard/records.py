@@ -324,6 +324,9 @@ class Run:
     started_ns: int = field(default_factory=time.time_ns)
     ended_ns: int = 0
     trace: TraceContext | None = None
+    cause: Annotated[str, FieldRule.DERIVED, FieldRule.OWN_WORDS] = field(default="", compare=False)
+    """The cause of the answer, such as `right`, `not_found` or `misled`, by the run's scores: a word of
+    `ragguard.facts.causes.CAUSES`. Empty for a run that was not scored."""
 
     def __post_init__(self) -> None:
         """Replaces a single reference, sub-question, passage or step by a list of one: a text would be split up."""

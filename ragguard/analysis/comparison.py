@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import NormalDist
 from typing import Any, Literal
 
+from ragguard.analysis.cause_tables import CauseChange
 from ragguard.metrics.mean_differences import least_p
 
 NOT_DECISIVE = "not decisive"
@@ -162,6 +163,8 @@ class Comparison:
     """The metrics that were not compared, since K differs in every question."""
     notes: list[str] = field(default_factory=list)
     """The sentences that a reader of the numbers has to know of either side, such as what was not compared."""
+    causes: list[CauseChange] = field(default_factory=list)
+    """The causes of the answers before and after, over the questions that were judged on both sides."""
 
     @property
     def decisive(self) -> list[Change]:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, get_args
 
+from ragguard.analysis.cause_tables import change_table
 from ragguard.analysis.comparison import TOO_FEW, UNDECIDED, Comparison, interval_text
 from ragguard.analysis.pairs import Questions, compare, read_questions
 from ragguard.analysis.tables import Table
@@ -195,6 +196,8 @@ class GateCheck:
             for one in sorted(shown, key=lambda change: (not change.primary, change.p_corrected))
         )  # fmt: skip
         tables = [Table("changes", found.verdict.sentence, columns, rows, notes=tuple(notes))]
+        if found.causes and (every or any(one.came or one.went for one in found.causes)):
+            tables.append(change_table(found.causes))
         return tables if self.changes is None else [*tables, self.changes.table()]
 
     def comment(self) -> str:
@@ -263,7 +266,8 @@ def check(
     found = compare(*sides, looks=looks)
     changes = None if correct is None else correct(chosen)
     gaps: Mapping[str, tuple[float, float, float]] = {
-        one.metric: (one.difference, one.low, one.high) for one in found.changes
+        **{one.name: (one.difference, one.low, one.high) for one in found.causes},
+        **{one.metric: (one.difference, one.low, one.high) for one in found.changes},
     }
     why = "metrics that both sides have; score both with the same scorers"
     if corrected and changes is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ragguard.analysis.cause_tables import cause_changes
 from ragguard.analysis.comparison import PRIMARY, SIGNIFICANT, Change, Comparison, Move, MovedQuestion
 from ragguard.errors import InvalidInput
 from ragguard.metrics.arrays import Floats
@@ -42,6 +43,8 @@ class Questions:
     steps: Counter[str] = field(default_factory=Counter)
     places: Counter[str] = field(default_factory=Counter)
     """The sum of K over all steps, by question; metrics such as UDCG and RA-nWG are computed on K."""
+    causes: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """The causes of the judged runs of each question."""
     failures: int = 0
     remarks: list[str] = field(default_factory=list)
     """The facts that a reader of the numbers has to know, such as runs that are missing."""
@@ -73,6 +76,8 @@ def questions_of(runs: Iterable[RunMeans]) -> Questions:
             continue
         found.asked.setdefault(question, run.question)
         found.failures += run.failures
+        if run.cause and run.steps_known:
+            found.causes[question][run.cause] += 1
         if run.steps:
             found.steps[question] += run.steps
             found.places[question] += run.places
@@ -147,6 +152,7 @@ def compare(
             *_on_other_k(before, after, shared, int(other_k.sum()), [named[both[row]] for row in counting]),
             *_notes(before, after, shared, named, named.keys() - set(both)),
         ],
+        causes=cause_changes(before.causes, after.causes, shared),
     )
 
 

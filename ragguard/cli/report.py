@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ragguard.analysis.cause_tables import count_tables
 from ragguard.analysis.hops import hop_table
 from ragguard.analysis.page import selection_numbers, summary, write_html
 from ragguard.analysis.wording import (
@@ -27,12 +28,13 @@ from ragguard.analysis.wording import (
 from ragguard.cli.follow import follow
 from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_results, show_table
 from ragguard.errors import InvalidInput
+from ragguard.facts.causes import CAUSES
 from ragguard.facts.run_view import RunView
 from ragguard.facts.verdicts import BeliefGain
 from ragguard.lab.labels.corrected import corrected
 from ragguard.lab.labels.label_file import read_label_file
 from ragguard.records import ScoredRun
-from ragguard.runtime.arguments import check_output
+from ragguard.runtime.arguments import check_output, one_of
 from ragguard.scorers.exam.record import remarks_on, unjudged_because
 from ragguard.storage.source import ScoredSource, open_source
 from ragguard.storage.sqlite.overview import Overview
@@ -52,12 +54,16 @@ def run(
     following: Annotated[
         bool, typer.Option("--follow", help="Show the latest runs again as they go on, until Ctrl-C.")
     ] = False,
+    cause: Annotated[
+        str | None,
+        typer.Option(help="List only the runs of one cause, such as misled; the table of causes names them."),
+    ] = None,
     labels: LabelFile = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON: all runs as captured, or one with its scores.")
+        bool, typer.Option("--json", help="Print JSON: the causes and all runs, or one run with its scores.")
     ] = False,
 ) -> None:
-    """Look at scored runs: those that were misled most, or else the newest; the page has other orders.
+    """Look at scored runs: what decided their answers, then those that were misled most, or else the newest.
 
     Exit code 0: shown. 2: there is nothing to show; it says why.
     """
@@ -69,6 +75,9 @@ def run(
     refuse_together(("--run", run_id), ("--html", html))
     refuse_together(("--json", as_json), ("--html", html))
     refuse_together(("--most", most), ("--html", html), ("--run", run_id))
+    refuse_together(("--cause", cause), ("--html", html), ("--run", run_id))
+    if cause is not None:
+        one_of("--cause", cause, [*CAUSES])
     refuse_together(("--labels", labels), ("--html", html), ("--run", run_id))
     check_output("--html", html)
     if following:
@@ -86,16 +95,28 @@ def run(
         found = None
         if labels is not None:
             found = corrected(source.scored_runs(), read_label_file(labels, models=True), data)
+        of_cause = None
+        if cause is not None:
+            of_cause = {one.id for one in source.noted_runs() if one.note.cause == cause}
         if as_json:
-            lines = list(map(_as_data, source.overviews()))[:most]
-            shown = {"runs": lines, "corrected": asdict(found)} if found else lines
+            lines = list(map(_as_data, _only(source.overviews(), of_cause)))[:most]
+            shown = {"causes": source.cause_counts().as_dict(), "runs": lines}
+            if found:
+                shown["corrected"] = asdict(found)
             typer.echo(json.dumps(shown, indent=2, default=str))
         else:
-            _show_runs(source.overviews(texts=False), most or _MOST)
+            if cause is None and (counts := source.cause_counts()).runs:
+                show_results(count_tables(counts))
+            _show_runs(_only(source.overviews(texts=False), of_cause), most or _MOST)
             if found is not None:
                 show_results([found.table()])
     for remark in source.remarks:
         say(f"{remark}.", error=as_json)
+
+
+def _only(runs: Iterable[Overview], ids: Container[str] | None) -> Iterator[Overview]:
+    """Yields the runs with these ids; None: all."""
+    return (run for run in runs if ids is None or run.scored.run.id in ids)
 
 
 def _show_run(source: ScoredSource, wanted: str, *, as_json: bool) -> None:

@@ -72,6 +72,8 @@ class Explanation:
     """The passages that state the wrong answer of a wrong run."""
     stating: frozenset[Place] = frozenset()
     """The passages that were read and state a reference."""
+    answering: frozenset[Place] = frozenset()
+    """The passages that were read and state the answer, right or wrong."""
     bridges: Mapping[int, Bridge] = field(default_factory=dict)
     """The hops that a later one needed, by number."""
 
@@ -109,6 +111,7 @@ def explain_facts(facts: RunFacts) -> Explanation:
         [sentence for sentence in (about_answer, _about_hops(facts, bridges)) if sentence],
         sources=frozenset(answer.places) - stating if facts.verdict == "wrong" else frozenset(),
         stating=stating,
+        answering=frozenset(answer.places),
         bridges=bridges,
     )
 

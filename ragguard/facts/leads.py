@@ -12,7 +12,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ragguard.facts.steps import numbered, view_step
@@ -73,12 +73,12 @@ class _WordRun:
 
 
 def with_leads(run: Run) -> Run:
-    """Fills in `led_by` of those steps of a run that have none yet; returns the run."""
-    if any(step.led_by is None for step in run.steps):
-        for step, leads in _leads(run):
-            if step.led_by is None:
-                step.led_by = leads
-    return run
+    """Returns a run whose steps all have `led_by`: the run itself, or a copy in which what was missing is filled in."""
+    if all(step.led_by is not None for step in run.steps):
+        return run
+    found = {step.id: leads for step, leads in _leads(run)}
+    steps = [replace(step, led_by=found[step.id]) if step.led_by is None else step for step in run.steps]
+    return replace(run, steps=steps)
 
 
 def _leads(run: Run) -> Iterator[tuple[RetrievalStep, list[Lead]]]:

@@ -21,6 +21,7 @@ from ragguard.engines.entailment import Pair
 from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
+from ragguard.facts.causes import UNJUDGED, note_of
 from ragguard.facts.leads import with_leads
 from ragguard.metrics.distraction import RELEVANCES, Relevance
 from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, ScoredRun, Usage, new_id
@@ -333,7 +334,6 @@ async def evaluate(run: Run, asking: Awaitable[Sequence[Result]]) -> ScoredRun:
     """Returns a run with what a pipeline gives of it: `pipeline.results(run)`, or `results_so_far` of an open run. An
     exception becomes a failure. Never raises."""
     started = time.time_ns()
-    run = with_leads(run)
     try:
         results = await asking
     except Exception as error:  # noqa: BLE001 - a fault of a scorer is a record as well
@@ -342,6 +342,10 @@ async def evaluate(run: Run, asking: Awaitable[Sequence[Result]]) -> ScoredRun:
         results = [failure_of("scorers", run, error)]
     scores = [one for one in results if isinstance(one, Score)]
     failures = [one for one in results if isinstance(one, Failure)]
+    run = with_leads(run)
+    if run.status != "open":
+        note = note_of(run, scores)
+        run.cause = note.cause if note.cause != UNJUDGED else run.cause or UNJUDGED
     return ScoredRun(run, scores, failures, started_ns=started, ended_ns=time.time_ns())
 
 

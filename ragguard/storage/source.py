@@ -15,9 +15,11 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar, overload
 
 from ragguard.errors import InvalidInput, StoreError
+from ragguard.facts.causes import CauseCounts
 from ragguard.records import Run, ScoredRun
 from ragguard.storage.files.partfolder import PartFolder, PartTotals
 from ragguard.storage.files.runfile import read_score_file
+from ragguard.storage.sqlite.cause_rows import NotedRun, counted
 from ragguard.storage.sqlite.database import is_store
 from ragguard.storage.sqlite.overview import Overview
 from ragguard.storage.sqlite.reader import StoreReader
@@ -75,6 +77,14 @@ class ScoredSource:
     def overviews(self, *, texts: bool = True) -> Iterator[Overview]:
         """Yields all runs for a report; see `StoreReader.overviews`."""
         return self.each(lambda store: store.overviews(texts=texts))
+
+    def noted_runs(self) -> Iterator[NotedRun]:
+        """Yields all runs with what each counts as."""
+        return self.each(StoreReader.noted_runs)
+
+    def cause_counts(self) -> CauseCounts:
+        """Returns how many runs count as what: see `ragguard.facts.causes`."""
+        return counted(self.noted_runs())
 
 
 def is_source(path: str | Path) -> bool:

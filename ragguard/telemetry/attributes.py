@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from ragguard.capture.events import CALLER_ID
+from ragguard.facts.causes import retriever_of
 from ragguard.facts.explanation import Explanation
 from ragguard.records import K_ERROR, Advice, Decision, Failure, Passage, RetrievalStep, Run, Score, Usage
 from ragguard.telemetry import names as n
@@ -76,7 +77,7 @@ class Writer:
         span.add(n.STEP_STATUS, step.status)
         span.add(n.ERROR_TYPE, step.error.partition(":")[0] if step.status == "error" else None)
         span.add(n.GEN_AI_TOP_K, step.k)
-        span.add(n.GEN_AI_DATA_SOURCE, source(step))
+        span.add(n.GEN_AI_DATA_SOURCE, retriever_of(step))
         span.add(n.GEN_AI_OPERATION, "retrieval")
         return _identified(span, "RETRIEVER", step.run_id, step)
 
@@ -227,12 +228,6 @@ def _identified(span: Attributes, kind: str, run_id: str, step: RetrievalStep | 
 def passage_id(passage: Passage) -> str:
     """Returns the passage's own id, or a digest of its text."""
     return identifier(passage.id) if passage.id != "" else digest(passage.text)
-
-
-def source(step: RetrievalStep) -> str:
-    """Returns the name of a step's tool, else of its retriever; "" where neither is known."""
-    retriever = step.metadata.get("retriever", "")
-    return step.tool or (retriever if isinstance(retriever, str) else "")
 
 
 def score_name(score: Score) -> str:

@@ -20,13 +20,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from ragguard.errors import InvalidInput
+from ragguard.facts.causes import retriever_of
 from ragguard.records import Run, ScoredRun
 from ragguard.runtime.faults import describe
 from ragguard.runtime.per_process import PerProcess
 from ragguard.storage.files.runfile import data_of_run
 from ragguard.storage.sqlite.layout import dump
 from ragguard.telemetry import names as n
-from ragguard.telemetry.attributes import source
 from ragguard.telemetry.otlp import ExportError, endpoint
 from ragguard.telemetry.sink import DestinationAway
 from ragguard.telemetry.values import Content, identifier
@@ -109,7 +109,7 @@ def _spans_of(run: Run) -> ExportTraceServiceRequest:
     for number, step in enumerate(run.steps, 2):
         span = spans.add(
             trace_id=trace, span_id=_digits(f"{number} {run.id}")[:8], parent_span_id=root.span_id,
-            name=identifier(f"retrieval {source(step)}".strip()),
+            name=identifier(f"retrieval {retriever_of(step)}".strip()),
             start_time_unix_nano=step.started_ns, end_time_unix_nano=step.ended_ns,
         )  # fmt: skip
         _add(span, {n.OI_KIND: "RETRIEVER", n.RUN_ID: run.id, n.STEP_ID: step.id})

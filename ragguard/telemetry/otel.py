@@ -28,11 +28,12 @@ from opentelemetry.trace import (
 
 from ragguard._version import __version__
 from ragguard.errors import InvalidInput, MissingDependency
+from ragguard.facts.causes import retriever_of
 from ragguard.facts.explanation import explain
 from ragguard.records import RetrievalStep, Run, ScoredRun, TraceContext
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
-from ragguard.telemetry.attributes import Event, Writer, source
+from ragguard.telemetry.attributes import Event, Writer
 from ragguard.telemetry.instruments import BacklogGauge, Instruments
 from ragguard.telemetry.values import Attributes, Content, identifier
 
@@ -164,7 +165,7 @@ class OtelSink:
         target = above
         if step.trace is None or not step.trace.foreign:
             target = self._write_span(
-                _line("retrieval", source(step)), _under(above), step.started_ns,
+                _line("retrieval", retriever_of(step)), _under(above), step.started_ns,
                 max(0, step.ended_ns - step.started_ns), attributes=lambda: self._write.step(step),
                 error=_line(step.error.partition(":")[0]) if step.status == "error" else None, kind=SpanKind.CLIENT,
             )  # fmt: skip

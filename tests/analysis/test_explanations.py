@@ -78,7 +78,7 @@ def test_all_ways_out_say_the_same(scored):
 def test_json_has_the_explanation_of_each_run_and_the_scores_of_one(scored):
     store, explanations, *_ = scored
     done = CliRunner().invoke(app, ["report", str(store), "--json"])
-    listed = {line["id"]: line for line in json.loads(done.stdout)}
+    listed = {line["id"]: line for line in json.loads(done.stdout)["runs"]}
     assert {id: (line["cause"], line["explanation"]) for id, line in listed.items()} == {
         id: (found.cause, found.text) for id, found in explanations.items()
     }

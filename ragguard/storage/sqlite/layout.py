@@ -32,6 +32,15 @@ APPLICATION_ID = 0x52474431
 #   owner, due_ns             it is to be scored at that instant
 #   owner, emit_after         scores with a larger seq have still to reach the sinks
 #   no owner                  nothing is left to do
+CAUSES = """CREATE TABLE IF NOT EXISTS causes (
+        run INTEGER PRIMARY KEY,
+        scored INTEGER NOT NULL,
+        cause TEXT NOT NULL,
+        documents TEXT NOT NULL,
+        retrievers TEXT NOT NULL
+    )"""
+"""The cause of each run, by its scores up to the `seq` in `scored`; it is found again if others have come since. An
+older file has no such table until it is opened to be written."""
 TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     """CREATE TABLE runs (
@@ -135,6 +144,7 @@ TABLES = (
         finished INTEGER NOT NULL,
         PRIMARY KEY (run, identity)
     ) WITHOUT ROWID""",
+    CAUSES,
     """CREATE TABLE leases (
         owner TEXT PRIMARY KEY,
         place TEXT NOT NULL,
@@ -216,10 +226,11 @@ def transaction(connection: sqlite3.Connection, begin: str) -> Iterator[sqlite3.
 def prepare(connection: sqlite3.Connection, name: str, *, read_only: bool = False) -> None:
     """Makes the tables in an empty file, in one transaction; refuses a file that is no store of this version."""
     version = _version(connection, name)
-    if version and (read_only or version == VERSION):
-        return
     if version:
-        connection.execute(f"PRAGMA user_version = {VERSION}")
+        if version != VERSION and not read_only:
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        if not read_only:
+            execute_patiently(connection, CAUSES)
         return
     if read_only:
         raise StoreError(

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from ragguard.records import Failure, Run, Score
 from ragguard.runtime.deadline import now_ns
+from ragguard.storage.sqlite.cause_rows import note_causes
 from ragguard.storage.sqlite.layout import Data, dump, storable
 from ragguard.storage.sqlite.passages import change_uses, digests_in
 from ragguard.storage.sqlite.rows import merged
@@ -141,6 +142,7 @@ def store_outcome(db: sqlite3.Connection, outcome: ScoringOutcome) -> list[Score
         db.execute("UPDATE runs SET emit_after = coalesce(emit_after, ?) WHERE seq = ?", (last, run))
     if outcome.references is not None:
         change_body(db, run, {"references": list(outcome.references)})
+    note_causes(db, [run])
     if revision == head["revision"]:
         retry = (outcome.retry_ns, outcome.attempts, run)
         db.execute("UPDATE runs SET due_ns = ?, attempts = ? WHERE seq = ?", retry)
@@ -289,7 +291,7 @@ def delete_runs(connection: sqlite3.Connection, seqs: Sequence[int]) -> None:
         for table, column in (("runs", "seq"), ("steps", "run")):
             for row in connection.execute(f"SELECT body FROM {table} WHERE {column} = ?", (seq,)):
                 uses.subtract(_digests(row[0]))
-        for table in ("steps", "scores", "failures", "scorings", "names"):
+        for table in ("steps", "scores", "failures", "scorings", "names", "causes"):
             connection.execute(f"DELETE FROM {table} WHERE run = ?", (seq,))
         connection.execute("DELETE FROM runs WHERE seq = ?", (seq,))
     change_uses(connection, uses, {})

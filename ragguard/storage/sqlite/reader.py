@@ -17,6 +17,7 @@ from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.runtime.arguments import file_path
 from ragguard.runtime.faults import describe
 from ragguard.storage.sqlite import rows
+from ragguard.storage.sqlite.cause_rows import NotedRun, noted_runs_at
 from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.overview import Overview, overviews_at
 from ragguard.storage.sqlite.run_names import find_run
@@ -27,8 +28,6 @@ _ReadRuns: TypeAlias = Callable[[sqlite3.Connection, Mapping[int, str]], Mapping
 """Reads some runs (`seq` → id)."""
 PAGE = 200
 """The number of runs that are read at once."""
-UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""The errors that reading a row raises which another program has changed."""
 
 
 class StoreReader:
@@ -95,6 +94,10 @@ class StoreReader:
         """Yields all runs, or those with a `seq` of a span, for a comparison."""
         return self.each(means_at, span)
 
+    def noted_runs(self) -> Iterator[NotedRun]:
+        """Yields all runs with what each counts as."""
+        return self.each(noted_runs_at)
+
     def close(self) -> None:
         """Closes the file. Safe to call twice."""
         self._db.close()
@@ -117,7 +120,7 @@ class StoreReader:
         """Returns the result of `read` for some runs; a StoreError names the first that cannot be read."""
         try:
             return read(db, runs)
-        except (*UNREADABLE, sqlite3.OperationalError) as error:
+        except (*rows.UNREADABLE, sqlite3.OperationalError) as error:
             if isinstance(error, sqlite3.OperationalError) and "malformed JSON" not in str(error):
                 raise
             for seq, run_id in runs.items() if len(runs) > 1 else ():

@@ -26,7 +26,7 @@ STEP_COLUMNS: Final = (
     "id", "idx", "turn", "query", "status", "tool", "started_ns", "ended_ns", "body", "k",
 )  # fmt: skip
 RUN_BODY: Final = other_fields(
-    Run, "id", "name", "question", "answer", "steps", "status", "started_ns", "ended_ns"
+    Run, "id", "name", "question", "answer", "steps", "status", "started_ns", "ended_ns", "cause"
 )
 """The fields of a run that stand in the body of its row."""
 _STEP_BODY: Final = other_fields(RetrievalStep, *STEP_COLUMNS, "run_id", "index")
@@ -133,6 +133,8 @@ def passages_in(body: Data, texts: Texts) -> list[Passage]:
 
 
 _MOST_PARAMETERS = 500
+UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""The errors that reading a row raises which another program has changed."""
 
 Origin: TypeAlias = tuple[Any, ...]
 """The values that many scores share: reference_source, engine, prompts, scorer, version, references_hash."""
@@ -156,7 +158,15 @@ def runs_at(connection: sqlite3.Connection, seqs: Iterable[int], *, texts: bool 
     for row, body in steps:
         run = runs[row["run"]]
         run.steps.append(step_of(row, body, run.id, known))
+    if has_causes(connection):
+        for seq, cause in chunks(connection, "SELECT run, cause FROM causes WHERE run IN ({})", runs):
+            runs[seq].cause = cause
     return {seq: with_leads(run) for seq, run in runs.items()} if texts else runs
+
+
+def has_causes(connection: sqlite3.Connection) -> bool:
+    """Returns whether a store has a table of causes, which those of older versions lack."""
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'causes'").fetchone() is not None
 
 
 def scores_at(

@@ -16,8 +16,10 @@ from hashlib import sha256
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from ragguard.facts.causes import JUDGED
 from ragguard.facts.scores import Way, ways_that_count
 from ragguard.records import PROVISIONAL, Level, Score, Usage, places_of
+from ragguard.storage.sqlite.cause_rows import notes_at
 from ragguard.storage.sqlite.layout import DIGEST_BYTES, dump, storable
 from ragguard.storage.sqlite.rows import chunks, usage_of, usage_text
 from ragguard.text.plain import plain_metadata
@@ -182,6 +184,8 @@ class RunMeans:
     means: dict[Series, float] = field(default_factory=dict)
     origins: dict[Series, str] = field(default_factory=dict)
     """The engine, the prompts and the scorer with its settings, by series."""
+    cause: str = ""
+    """The cause of the run, a word of `CAUSES`; empty if its answer was not judged."""
 
     def add(self, series: Series, origin: str, mean: float) -> None:
         """Adds a series."""
@@ -227,6 +231,8 @@ def means_at(connection: sqlite3.Connection, seqs: Iterable[int]) -> dict[int, R
             runs[seq].means.clear()
             runs[seq].origins.clear()
         _add_means(runs, _means(connection, some, origins))
+    for seq, note in notes_at(connection, runs).items():
+        runs[seq].cause = note.cause if note.cause in JUDGED else ""
     return runs
 
 

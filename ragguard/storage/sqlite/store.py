@@ -26,7 +26,7 @@ from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.layout import storable
 from ragguard.storage.sqlite.ledger import Claim, Left, ScoringOutcome
 from ragguard.storage.sqlite.passages import PassageTable
-from ragguard.storage.sqlite.reader import UNREADABLE, StoreReader
+from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.run_names import find_run, find_runs
 from ragguard.storage.sqlite.score_rows import insert_scores
 from ragguard.storage.sqlite.writing import EventBatch, Writing
@@ -239,7 +239,7 @@ class Store(StoreReader):
                     run = rows.runs_at(db, [seq])[seq]
                     unsent = rows.scores_at(db, {seq: run_id}, unsent=True)[seq]
                     claims.append(Claim(run, seq, revision, attempts, score=bool(score), unsent=unsent))
-                except UNREADABLE as error:
+                except rows.UNREADABLE as error:
                     reason = f"the run cannot be read from the store ({describe(error)}), so it is not scored"
                     unreadable.append((seq, Failure("store", "StoreError", reason, run_id=run_id)))
         self._claimed.update(claim.run.id for claim in claims)

@@ -1,0 +1,148 @@
+"""Tables of what runs count as: of one set of runs, and of two sets that are compared question by question."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ragguard.analysis.tables import Cell, Table
+from ragguard.facts.causes import CAUSES, CauseCounts, DocumentCount, largest, short_words
+
+SIGNIFICANT = 0.05
+_SHOWN = 5
+"""The most documents of a table."""
+_GATE_NAMES = {"contested": "contested_answer"}
+"""The names in a condition of `--fail-if` that are not the cause's own, as a metric has it."""
+
+
+def count_tables(counts: CauseCounts) -> list[Table]:
+    """Returns the tables of what runs count as: all, the documents that did harm, and runs by retriever and by name, if
+    there are several."""
+    total = counts.runs or 1
+    rows: list[tuple[Cell, ...]] = [
+        (CAUSES[cause], count, f"{count / total:.0%}", cause) for cause, count in counts.rows
+    ]
+    tables = [
+        Table("causes", counts.sentence, ("what decided the answer", "runs", "share", "--cause"), tuple(rows))
+    ]
+    for name, title, documents in (
+        ("misleading", "Documents that state a wrong answer", counts.misleading),
+        ("contested", "Documents that disagree with another one of their run", counts.contested),
+        ("unused", "Documents that were read in several runs and used in none", counts.unused),
+    ):
+        if documents:
+            tables.append(_document_table(name, title, documents))
+    for name, title, groups in (
+        ("by-retriever", "By retriever", counts.by_retriever),
+        ("by-name", "By name of run", counts.by_name),
+    ):
+        if len(groups) > 1:
+            tables.append(_group_table(name, title, groups))
+    return tables
+
+
+def _document_table(name: str, title: str, documents: Sequence[DocumentCount]) -> Table:
+    columns = ("document", "runs", "read", "used", "misled", "contested")
+    rows = tuple(
+        (one.id, one.runs, one.read, one.used, one.misled, one.contested) for one in documents[:_SHOWN]
+    )
+    return Table(name, f"{title}, by the number of runs", columns, rows)
+
+
+def _group_table(name: str, title: str, groups: Mapping[str, Counter[str]]) -> Table:
+    shown = largest(groups)
+    causes = [cause for cause in CAUSES if any(cause in counts for counts in shown.values())]
+    rows: list[tuple[Cell, ...]] = [
+        (group, *(counts.get(cause, 0) for cause in causes)) for group, counts in shown.items()
+    ]
+    return Table(name, title, (title.removeprefix("By ").lower(), *map(short_words, causes)), tuple(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class CauseChange:
+    """The change of the share of questions whose runs count as one cause, over the questions judged on both sides."""
+
+    cause: str
+    questions: int
+    before: float
+    after: float
+    low: float
+    high: float
+    """The 95 % interval of the difference, by Agresti and Min."""
+    came: int
+    """The questions whose share rose."""
+    went: int
+    """The questions whose share fell."""
+    p: float
+    """The chance that so many questions changed in one direction rather than the other, if both were as likely: the
+    exact test of McNemar."""
+
+    @property
+    def difference(self) -> float:
+        """The share after less that before."""
+        return self.after - self.before
+
+    @property
+    def name(self) -> str:
+        """The name of the share in a condition of `--fail-if`."""
+        return _GATE_NAMES.get(self.cause, self.cause)
+
+
+def cause_changes(
+    before: Mapping[str, Counter[str]], after: Mapping[str, Counter[str]], shared: Iterable[str]
+) -> list[CauseChange]:
+    """Returns the changes of all causes that stand on either side.
+
+    Args:
+        before: The causes of the judged runs of each question.
+        after: The same on the other side.
+        shared: The questions that both sides have.
+    """
+    both = [one for one in shared if before.get(one) and after.get(one)]
+    found = {cause for one in both for cause in (*before[one], *after[one])}
+    return [_change(cause, [(before[one], after[one]) for one in both]) for cause in CAUSES if cause in found]
+
+
+def _change(cause: str, sides: Sequence[tuple[Counter[str], Counter[str]]]) -> CauseChange:
+    shares = [(was[cause] / was.total(), now[cause] / now.total()) for was, now in sides]
+    gaps = [now - was for was, now in shares]
+    rose, fell = sum(max(gap, 0) for gap in gaps), sum(max(-gap, 0) for gap in gaps)
+    came, went, number = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps), len(sides)
+    middle = (rose - fell) / (number + 2)
+    spread = 1.96 * math.sqrt(rose + fell + 1 - (rose - fell) ** 2 / (number + 2)) / (number + 2)
+    return CauseChange(
+        cause, number, sum(was for was, _ in shares) / number, sum(now for _, now in shares) / number,
+        low=max(-1.0, middle - spread), high=min(1.0, middle + spread), came=came, went=went,
+        p=two_sided(came, went),
+    )  # fmt: skip
+
+
+def two_sided(came: int, went: int) -> float:
+    """Returns the exact two-sided p of a sign test: as many or more of the changes in one direction."""
+    changed = came + went
+    whole = math.lgamma(changed + 1) - changed * math.log(2)
+    tail = math.fsum(
+        math.exp(whole - math.lgamma(one + 1) - math.lgamma(changed - one + 1))
+        for one in range(min(came, went) + 1)
+    )
+    return min(1.0, 2 * tail)
+
+
+def change_table(changes: Sequence[CauseChange]) -> Table:
+    """Returns the table of two sides' causes."""
+    rows = tuple(
+        (CAUSES[one.cause], f"{one.difference:+.0%} ({one.low:+.0%} … {one.high:+.0%})", one.p, f"{one.before:.0%}",
+         f"{one.after:.0%}", f"+{one.came:,} −{one.went:,}")
+        for one in changes
+    )  # fmt: skip
+    questions = changes[0].questions if changes else 0
+    clear = [short_words(one.cause) for one in changes if one.p * len(changes) <= SIGNIFICANT]
+    said = f"differ: {', '.join(clear)}" if clear else "no cause differs measurably"
+    notes = (
+        f"p is McNemar's exact test on the questions that changed, of one cause alone; {said}, with all "
+        f"{len(changes)} causes together.",
+    )
+    columns = ("what decided the answer", "difference (95 %)", "p", "before", "after", "questions")
+    return Table("causes", f"What decided the answers to {questions:,} questions", columns, rows, notes=notes)

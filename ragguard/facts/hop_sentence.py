@@ -1,0 +1,180 @@
+"""Says in one sentence what the hops of a run did to the belief and what led to what, by numbers alone.
+
+Each clause is a claim that is true of the numbers; what they do not show is said as that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ragguard.facts.verdicts import BeliefGain
+
+NEEDED = 0.5
+"""The least share of the run's gain that is lost without a hop that was needed."""
+_LEAST = 0.02
+"""The least change, of which no error is known, that is said of a hop."""
+_SHOWN = 3
+"""The most hops that a clause names."""
+
+
+@dataclass(frozen=True, slots=True)
+class HopWork:
+    """The work of one hop in its run, as far as it is known."""
+
+    number: int
+    """The number of the hop, from 1."""
+    read: bool = True
+    """False if the model got nothing to read of it."""
+    worth: BeliefGain | None = None
+    """Its credit: what it is worth among all hops of the run."""
+    loss: BeliefGain | None = None
+    """The loss of belief without it."""
+    added: BeliefGain | None = None
+    """The gain when it came, after the hops before it."""
+    led_by: Sequence[Sequence[int]] = ()
+    """The numbers of the hops from which its query took words; several at one place cannot be told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunWork:
+    """The work of the hops of a run together."""
+
+    hops: Sequence[HopWork] = ()
+    total: BeliefGain | None = None
+    """The change of the belief by all hops."""
+    support: bool = False
+    """True if the belief is in the run's own answer, for want of references."""
+    words: str = field(init=False)
+    """The belief in words."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "words", "the belief in this answer" if self.support else "the belief")
+
+
+def hop_sentence(run: RunWork) -> str:
+    """Returns the sentence about the hops of a run; empty if nothing is known of them."""
+    clauses = [*_about_belief(run), *_about_leads(run.hops)]
+    if not clauses:
+        return ""
+    sentence = "; ".join(clauses)
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def is_measurable(gain: BeliefGain | None) -> bool:
+    """Returns whether a change is outside its error; one without an error has to be 0.02 at least."""
+    return gain is not None and gain.significant and (gain.stderr is not None or abs(gain.value) >= _LEAST)
+
+
+def _about_belief(run: RunWork) -> Iterable[str]:
+    """Yields what the hops did to the belief; nothing if it was not scored."""
+    hops = run.hops
+    by_credit = any(hop.worth for hop in hops)
+    value = {hop.number: hop.worth if by_credit else hop.added for hop in hops}
+    scored = [hop for hop in hops if value[hop.number] is not None]
+    if not scored:
+        return
+    # A run of one hop: what is lost without the hop is what the run gained.
+    needed = [hop for hop in scored if len(hops) > 1 and _is_needed(hop, run.total)]
+    moved = [hop for hop in scored if hop not in needed and is_measurable(value[hop.number])]
+    if not (needed or moved):
+        yield _about_nothing(run, scored)
+        return
+    if needed:
+        yield _needed(needed)
+    raised = [hop for hop in moved if (gain := value[hop.number]) and gain.value > 0]
+    when = "" if by_credit else " when it came" if len(raised) == 1 else " when they came"
+    if raised:
+        replaceable = (
+            by_credit and len(raised) > 1 and all(hop.loss and not is_measurable(hop.loss) for hop in raised)
+        )
+        but = f", though {run.words} stays without any single one of them" if replaceable else ""
+        yield f"{_did(raised, value, f'raised {run.words}{when}')}{but}"
+    lowered = [hop for hop in moved if hop not in raised]
+    if lowered:
+        yield _did(lowered, value, f"lowered {run.words}")
+    idle = [hop for hop in scored if hop not in needed and hop not in moved and hop.read]
+    if idle:
+        yield f"{_hops(idle)} added nothing measurable"
+    if empty := [hop for hop in hops if not hop.read]:
+        yield f"{_hops(empty)} gave the model nothing to read"
+    if unscored := [hop for hop in hops if hop.read and hop not in scored]:
+        yield f"what {_hops(unscored)} did was not measured"
+
+
+def _about_nothing(run: RunWork, scored: Sequence[HopWork]) -> str:
+    """Returns what can be said if no hop did anything measurable."""
+    total = run.total
+    if total is None:
+        return (
+            f"what the hops did to {run.words} together is not known; none did anything measurable by itself"
+        )
+    if not is_measurable(total):
+        return f"no hop moved {run.words} measurably"
+    did = "raised" if total.value > 0 else "lowered"
+    unsigned = str(BeliefGain(abs(total.value), total.stderr)).removeprefix("+")
+    which = "which of the hops did" if len(scored) > 2 else "which of the two hops did"
+    if len(scored) == 1:
+        return f"retrieval {did} {run.words} by {unsigned}"
+    return f"retrieval {did} {run.words} by {unsigned}; {which} cannot be told"
+
+
+def _is_needed(hop: HopWork, total: BeliefGain | None) -> bool:
+    """Returns whether a run that gained loses at least half of the gain without a hop."""
+    if hop.loss is None or total is None or not is_measurable(total) or not is_measurable(hop.loss):
+        return False
+    return total.value > 0 and hop.loss.value >= NEEDED * total.value
+
+
+def _needed(hops: Sequence[HopWork]) -> str:
+    if len(hops) == 1:
+        return f"hop {hops[0].number} was needed (without it: {_lost(hops[0])})"
+    without = ", ".join(f"without hop {hop.number}: {_lost(hop)}" for hop in hops[:_SHOWN])
+    both = "both" if len(hops) == 2 else "all"
+    return f"{_hops(hops)} were {both} needed ({without}{', …' if len(hops) > _SHOWN else ''})"
+
+
+def _lost(hop: HopWork) -> str:
+    assert hop.loss is not None
+    return f"{-hop.loss.value:+z.2f}"
+
+
+def _about_leads(hops: Sequence[HopWork]) -> list[str]:
+    """Returns which hop led to which, a chain as one clause."""
+    chains: list[list[int]] = []
+    ties: list[str] = []
+    for hop in hops:
+        for sources in dict.fromkeys(map(tuple, hop.led_by)):
+            if len(sources) > 1:
+                ties.append(f"{first_of([f'hop {one}' for one in sources], 'or')} led to hop {hop.number}")
+            elif chain := next((chain for chain in chains if chain[-1] == sources[0]), None):
+                chain.append(hop.number)
+            elif [sources[0], hop.number] not in chains:
+                chains.append([sources[0], hop.number])
+    led = [_chain(chain) for chain in chains] + ties
+    return [*led[:_SHOWN], *([f"{len(led) - _SHOWN} more queries took words"] if len(led) > _SHOWN else [])]
+
+
+def _chain(chain: Sequence[int]) -> str:
+    begin, *rest = [f"hop {number}" for number in chain]
+    if len(rest) > _SHOWN:
+        return f"{begin} led to {rest[0]}, and so on to {rest[-1]}"
+    return f"{begin} led to {', which led to '.join(rest)}"
+
+
+def _did(hops: Sequence[HopWork], value: dict[int, BeliefGain | None], what: str) -> str:
+    """Returns what hops did, each with its number."""
+    if len(hops) == 1:
+        return f"{_hops(hops)} {what} ({value[hops[0].number]})"
+    return f"{_hops(hops, lambda hop: f' ({value[hop.number]})')} {what}"
+
+
+def _hops(hops: Sequence[HopWork], more: Callable[[HopWork], str] = lambda _: "") -> str:
+    return f"hop{'' if len(hops) == 1 else 's'} {first_of([f'{hop.number}{more(hop)}' for hop in hops])}"
+
+
+def first_of(items: Sequence[str], conjunction: str = "and") -> str:
+    """Returns the first items in words, and how many more there are."""
+    more = [f"{len(items) - _SHOWN} more"] if len(items) > _SHOWN else []
+    *most, last = [*items[:_SHOWN], *more]
+    return f"{', '.join(most)} {conjunction} {last}" if most else last
