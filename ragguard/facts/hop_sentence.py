@@ -27,7 +27,7 @@ class HopWork:
     read: bool = True
     """False if the model got nothing to read of it."""
     worth: BeliefGain | None = None
-    """Its credit: what it is worth among all hops of the run."""
+    """The credit: its worth among all hops of the run."""
     loss: BeliefGain | None = None
     """The loss of belief without it."""
     added: BeliefGain | None = None
