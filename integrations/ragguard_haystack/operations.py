@@ -16,7 +16,7 @@ from ragguard.capture.handle import status_of
 from ragguard.capture.pipeline_run import PipelineRun, ToolEnd, ToolResult, guard_decided, tool_ended
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
-from ragguard.capture.shapes import answer_in, query_in, texts_in
+from ragguard.capture.shapes import answer_in, content_in, query_in
 from ragguard.capture.snapshot import documents_in, passages_of
 from ragguard.records import Status, new_id
 from ragguard.runtime.faults import Faults, never_raises
@@ -217,8 +217,8 @@ class Operations:
         run.answer = answer_in(result).text or run.answer
         if isinstance(replies := result.get("replies"), list):  # of a generator
             run.asks_model = True
-            self.recorder.model_asked(run.id, operation.number, partial(texts_in, operation.given))
-            self.recorder.model_replied(run.id, operation.number, partial(texts_in, replies))
+            self.recorder.model_asked(run.id, operation.number, partial(content_in, operation.given))
+            self.recorder.model_replied(run.id, operation.number, partial(content_in, replies))
 
     def _end(self, run: HaystackRun, error: BaseException | None) -> None:
         status: Status = status_of(error)

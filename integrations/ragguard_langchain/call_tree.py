@@ -17,7 +17,7 @@ from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.handle import innermost
 from ragguard.capture.pipeline_run import METADATA_KEYS, RESUME, RUN_ID, RUN_KEYS
 from ragguard.capture.recorder import Recorder, is_paused, trace_context
-from ragguard.capture.shapes import NOTHING, Answer, texts_in
+from ragguard.capture.shapes import NOTHING, Answer, content_in
 from ragguard.records import Status
 from ragguard_langchain.messages import Metadata
 from ragguard_langchain.open_calls import OpenCall, add_decision
@@ -172,12 +172,12 @@ class CallTree:
     def model_asked(self, parent_id: UUID | None, key: UUID, given: object) -> None:
         """Notes that a model is asked, in the call with this id."""
         if run_id := self.run_of_model(parent_id, asked=True):
-            self.recorder.model_asked(run_id, key, partial(texts_in, given))
+            self.recorder.model_asked(run_id, key, partial(content_in, given))
 
     def model_replied(self, parent_id: UUID | None, key: UUID, reply: object) -> None:
         """Notes the reply of a model that was asked in the call with this id."""
         if run_id := self.run_of_model(parent_id, asked=False):
-            self.recorder.model_replied(run_id, key, partial(texts_in, reply))
+            self.recorder.model_replied(run_id, key, partial(content_in, reply))
 
     def guard_decided(self, parent_id: UUID | None, verdict: Verdict, query: str, tool_call: str) -> None:
         """Records a guard's decision that was made in the call with this id, or in plain code inside a run."""

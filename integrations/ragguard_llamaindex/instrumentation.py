@@ -7,7 +7,10 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from llama_index.core.instrumentation.events.llm import LLMChatEndEvent, LLMCompletionEndEvent
 from llama_index_instrumentation import get_dispatcher
+from llama_index_instrumentation.base import BaseEvent
+from llama_index_instrumentation.event_handlers import BaseEventHandler
 from llama_index_instrumentation.span import BaseSpan
 from llama_index_instrumentation.span_handlers import BaseSpanHandler
 
@@ -51,6 +54,27 @@ class SpanHandler(BaseSpanHandler[BaseSpan]):
         """Keeps no span."""
 
 
+class StreamEnds(BaseEventHandler):
+    """Hears of the ends of streamed replies, which no span tells of."""
+
+    spans: ClassVar[Spans]
+
+    def __init__(self, spans: Spans) -> None:
+        super().__init__()
+        object.__setattr__(self, "spans", spans)  # as above
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Returns the name of this handler for LlamaIndex."""
+        return "RagGuardStreamEnds"
+
+    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+        """Takes in an event; of the many only the end of a reply matters."""
+        if type(event) in _ENDS and event.span_id is not None:
+            self.spans.replied(event.span_id, event.response)  # type: ignore[attr-defined]
+
+
+_ENDS = (LLMChatEndEvent, LLMCompletionEndEvent)
 _lock = PerProcess(threading.Lock)
 
 
@@ -89,7 +113,9 @@ def instrument(
                 handler.spans.runs.options = options
                 return
         _detach(found)
-        get_dispatcher("root").add_span_handler(SpanHandler(Spans(recorder, options)))
+        spans, root = Spans(recorder, options), get_dispatcher("root")
+        root.add_span_handler(SpanHandler(spans))
+        root.add_event_handler(StreamEnds(spans))
 
 
 def uninstrument() -> None:
@@ -109,8 +135,12 @@ def _detach(handlers: list[SpanHandler]) -> None:
     dispatcher.span_handlers = [
         one for one in dispatcher.span_handlers if all(one is not old for old in handlers)
     ]
-    for handler in handlers:
-        handler.spans.close()
+    gone = [handler.spans for handler in handlers]
+    dispatcher.event_handlers = [
+        one for one in dispatcher.event_handlers if not (isinstance(one, StreamEnds) and one.spans in gone)
+    ]
+    for spans in gone:
+        spans.close()
 
 
 def current_call() -> CurrentCall | None:

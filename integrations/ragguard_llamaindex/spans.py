@@ -24,7 +24,7 @@ from ragguard.capture.declarations import CaptureOptions
 from ragguard.capture.handle import innermost, status_of
 from ragguard.capture.recorder import Recorder, is_paused, trace_context
 from ragguard.capture.retrievals import WholeRun
-from ragguard.capture.shapes import texts_in
+from ragguard.capture.shapes import content_in
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 from ragguard_llamaindex.calls import (
@@ -123,8 +123,8 @@ class Spans:
             opened = self._open.get()
             call = opened.by_id.pop(id_, None)
             if call is None:
-                if (run_id := opened.asked.pop(id_, "")) and isinstance(result, REPLIES):  # and no stream
-                    self.recorder.model_replied(run_id, id_, partial(texts_in, result))
+                if id_ in opened.asked and isinstance(result, REPLIES):  # and no stream, which ends later
+                    self.replied(id_, result)
                 return
             try:  # noqa: SIM105 - a context manager costs a microsecond
                 opened.current.reset(call.token)
@@ -203,7 +203,7 @@ class Spans:
             self.runs.hold(call)  # it may end after the user has left `with rg.run(...)`
         elif kind is Kind.SYNTHESIS and (isinstance(instance, NoText) or not nodes_in(arguments)):
             # It answers without a model: nothing is read.
-            self.recorder.model_asked(call.run.id, span_id, tuple)
+            self.recorder.model_asked(call.run.id, span_id, partial(content_in, ()))
         elif kind is Kind.TOOL:
             self.runs.tool_began(call)
         self._opened(call)
@@ -218,7 +218,13 @@ class Spans:
         asked[span_id] = run_id
         if len(asked) > OPEN_KEPT:
             asked.pop(next(iter(asked)), None)
-        self.recorder.model_asked(run_id, span_id, partial(texts_in, prompt_of(arguments)))
+        self.recorder.model_asked(run_id, span_id, partial(content_in, prompt_of(arguments)))
+
+    @never_raises
+    def replied(self, span_id: str, response: object) -> None:
+        """Notes the reply of a model, of a stream the whole one at its end."""
+        if run_id := self._open.get().asked.pop(span_id, ""):
+            self.recorder.model_replied(run_id, span_id, partial(content_in, response))
 
     def _enter_root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
         call = Call(span_id, kind)

@@ -41,7 +41,7 @@ class Delivered(NamedTuple):
     passages: list[Passage] | None
     """The passages; None where they have not changed."""
     metadata: Mapping[str, Any]
-    """Entries that are added to the step's metadata."""
+    """Entries that are set in the step's metadata; None removes one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -115,7 +115,7 @@ class StepAmended:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Entries that are added to the step's metadata."""
+        """Entries that are set in the step's metadata; None removes one."""
         return self._unpacked().metadata
 
     def applied_to(self, step: RetrievalStep) -> RetrievalStep:
@@ -124,7 +124,7 @@ class StepAmended:
             step,
             passages=step.passages if self.passages is None else self.passages,
             decision=step.decision if self.decision is None else self.decision,
-            metadata={**step.metadata, **self.metadata} if self.metadata else step.metadata,
+            metadata=_set(step.metadata, self.metadata) if self.metadata else step.metadata,
             k=self.k(step.k, len(step.passages), 0 if step.decision is None else len(step.decision.dropped)),
             status=step.status if self.error is None else "error",
             error=step.error if self.error is None else self.error,
@@ -148,6 +148,12 @@ class StepAmended:
         if callable(self._packed):
             self._packed = self._packed()
         return self._packed
+
+
+def _set(metadata: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns metadata with these entries, without those that are None."""
+    kept = {key: value for key, value in metadata.items() if key not in entries}
+    return kept | {key: value for key, value in entries.items() if value is not None}
 
 
 @dataclass(slots=True)

@@ -58,7 +58,9 @@ class RunHandle(CurrentCall):
             raise InvalidInput("question", question, "a string")
         # The run's id: the store finds a part that goes on with another run under the part's own id, too. The question
         # and the steps of a run that goes on, only the store has.
-        super().__init__(recorder, new_id(), names=RunNames(resume or text_in(id), resumes=bool(resume)))
+        super().__init__(
+            recorder, new_id(), names=RunNames(resume or text_in(id), resumes=bool(resume)), followed=False
+        )
         self._joined = False
         self.question = question
         self.name = text_in(name)

@@ -1,104 +1,31 @@
-"""Finds which retrieved passages the model read: those whose texts stand in the input of a later model call of the run.
+"""Decides which retrieved passages the model read, by the flow of data: those that stand in the input of a model call
+of the run whose output goes into the answer.
 
 The hook of a model call keeps a reference to the call's input; texts are compared when the event is read, on the
-writer's thread, by their words: without case, punctuation and white space. A text counts as a whole or not at all. No
-input is stored.
+writer's thread (`capture/passage_search.py`). No input is stored.
 
     calls.retrieved(step_id, event)       # a retrieval has ended
-    calls.asked(key, texts)               # a model is asked: the retrievals that nothing had read before
-    calls.replied(key, texts)
+    calls.asked(key, given)               # a model is asked: the retrievals that nothing had read before
+    calls.replied(key, reply)
     calls.read(step_id)                   # the passages that count as read, and what is known about it
 
-The call that counts is the one that answers: the last one whose reply is the run's answer, else the last one and those
-whose replies stand in the answer, as where an answer is put together from several. A call before it counts where its
-reply stands in the input of one that counts, as an agent's messages and notes do. A grader's verdict does not: a
-passage that only a grader saw was not read.
+A call counts if its reply is the answer, stands in it, or has it; or if its reply, or one of its requests for tools,
+stands in the input of a later call that counts (`capture/answer_flow.py`). A passage that only a grader saw was not
+read. What a call was given whose reply is not known is `unknown`.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, TypeAlias
 
+from ragguard.capture.answer_flow import Flow, ModelCall, Texts
 from ragguard.capture.events import Delivered, StepEnded
+from ragguard.capture.passage_search import PassageSearch
 from ragguard.records import Decision, Passage
-from ragguard.text.words import running_words
-
-_HEAD_WORDS, _HEAD_LETTERS = 5, 15
-"""The least words, and characters of words, at the beginning of a passage that show, without the rest, that it was
-cut."""
-_ESCAPED = re.compile(r"\\u([0-9a-f]{4})", re.IGNORECASE)
-
-
-class Sought:
-    """Passages that are looked for in texts; what they are compared by is made once."""
-
-    def __init__(self, passages: Sequence[Passage], bodies: Sequence[str] = ()) -> None:
-        """Takes the passages, and their texts without what stands before them in there, which count as well."""
-        self.passages = passages
-        texts = [*((number, one.text) for number, one in enumerate(passages)), *enumerate(bodies)]
-        forms = [(number, text.strip(), running_words(text)) for number, text in texts]
-        self._forms = sorted((form for form in forms if form[2]), key=lambda form: -len(form[2]))
-        with_words = {number for number, _, _ in self._forms}
-        self._wordless = {number: one for number, one in enumerate(passages) if number not in with_words}
-
-    def standing(self, words: str) -> tuple[dict[int, Passage], bool]:
-        """Returns the passages whose words stand in those of a text, by their indices and in the order of the text, and
-        whether the beginning of another one stands there without its end. Passages without words come last, since their
-        absence cannot be seen.
-
-        Longer ones are looked for first, and words of the text count once, so that a passage which is a part of another
-        one is not found in it.
-        """
-        left = f" {words} "
-        at: dict[int, tuple[int, str]] = {}
-        for number, text, its_words in self._forms:
-            begin = -1 if number in at else left.find(f" {its_words} ")
-            if begin >= 0:
-                at[number] = begin, text
-                left = left[: begin + 1] + "\0" * len(its_words) + left[begin + 1 + len(its_words) :]
-        heads = (_head(its_words) for number, _, its_words in self._forms if number not in at)
-        order = sorted(at, key=lambda number: (at[number][0], number))
-        found = {}
-        for number in order:
-            one, text = self.passages[number], at[number][1]
-            found[number] = one if one.text.strip() == text else replace(one, text=text)
-        return found | self._wordless, any(head and f" {head} " in left for head in heads)
-
-
-def input_words(text: str) -> str:
-    """Returns the words of a model's input or reply, without the notation of JSON."""
-    if text.lstrip()[:1] in ("[", "{"):
-        try:
-            return running_words("\n".join(_strings(json.loads(text))))
-        except (ValueError, RecursionError):
-            pass
-    return running_words(_ESCAPED.sub(lambda found: chr(int(found[1], 16)), text))
-
-
-def _head(words: str) -> str:
-    """Returns the first words of a passage; '' for one that has no more than these."""
-    end, counted = 0, 0
-    while counted < _HEAD_WORDS or end < _HEAD_LETTERS:
-        end, counted = words.find(" ", end + 1), counted + 1
-        if end < 0:
-            return ""
-    return words[:end]
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        value = [part for item in value.items() for part in item]
-    if isinstance(value, list):
-        for inner in value:
-            yield from _strings(inner)
-    else:
-        yield str(value)
-
+from ragguard.runtime.faults import NOTICES
 
 DELIVERED = "ragguard.delivered"
 """Metadata key of a step: `unknown` where it cannot be told which of the retrieved texts the model got, so that all of
@@ -113,14 +40,10 @@ STEPS_KEPT = 1024
 """The number of ended steps of an open run that are remembered, so that they can be amended."""
 GUARDED_KEPT = 64
 """The number of a run's latest retrievals to which a guard's decision may belong."""
-_VERDICTS = frozenset(
-    "yes no true false relevant irrelevant partially not none correct incorrect ambiguous sufficient insufficient"
-    " supported unsupported grounded useful good bad score binary_score grade rating 0 1 2 3 4 5 6 7 8 9 10".split()
+_FORGOTTEN = (
+    f"a run asked a model more than {MOST_CALLS} times: the first calls are forgotten, and what only they were given "
+    "is `unknown`, so that all candidates of these retrievals count. (Logged once)"
 )
-"""Words of graders: a reply that consists of them stands in other inputs by chance."""
-
-Texts: TypeAlias = Callable[[], Sequence[str]]
-"""Returns the texts in a model call's input or reply; called when an event is read."""
 Bodies: TypeAlias = Callable[[], dict[str, str]]
 """Returns the texts of candidates without what stands before them there, by the whole texts."""
 
@@ -132,15 +55,6 @@ def notice(metadata: Mapping[str, Any], counted: int) -> str:
         return f"what the model read is unknown: all {counted} candidates are counted"
     judged = metadata.get(JUDGED_ONLY)
     return f"{judged} of the candidates were only judged by a model, and not read" if judged else ""
-
-
-@dataclass(slots=True, eq=False)
-class ModelCall:
-    """One call of a model in a run, with functions that return the texts in its input and in its reply."""
-
-    number: int
-    given: Texts
-    reply: Texts | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -157,6 +71,22 @@ class EndedStep:
     """True where the tool that made it failed afterwards: nothing of it was read."""
     decision: Decision | None = None
     """The decision of the guards behind it."""
+    search: PassageSearch | None = None
+    searched: list[Passage] = field(default_factory=list)
+    """The candidates that the search looks for."""
+
+    def sought(self) -> PassageSearch:
+        """Returns the search for the passages that guards have left, in every form in which a prompt may hold them."""
+        step = self.event.step
+        decision = step.decision if self.decision is None else self.decision
+        candidates = step.candidates if decision is None else decision.of(step.candidates)
+        if self.search is None or candidates != self.searched:
+            # A prompt may hold a text without what stands before it, or as a guard has judged it.
+            bodies = {} if self.bodies is None else self.bodies()
+            kept = {} if decision is None else {one.id: one.text for one in decision.kept if one.id}
+            forms = [[bodies.get(one.text, ""), kept.get(one.id, "")] for one in candidates]
+            self.search, self.searched = PassageSearch(candidates, forms), list(candidates)
+        return self.search
 
 
 class ModelCalls:
@@ -169,8 +99,9 @@ class ModelCalls:
         self.steps: dict[str, EndedStep] = {}
         """The latest retrievals that have ended, in the order of their ends."""
         self.answer = ""
-        self._words: dict[str, str] = {}
-        """The texts of inputs and replies as they are compared: most of a conversation is in every input."""
+        self.has_ended = False
+        """True once the run has ended, so that a reply which has not come is not known."""
+        self._flow: tuple[tuple[object, ...], Flow] | None = None
 
     def retrieved(
         self, step_id: str, event: StepEnded, bodies: Bodies | None = None, *, followed: bool = True
@@ -187,6 +118,7 @@ class ModelCalls:
         self._calls[key] = ModelCall(self.asked_so_far, given)
         self.asked_so_far += 1
         if len(self._calls) > MOST_CALLS:
+            NOTICES.once("more model calls than are kept", _FORGOTTEN)
             del self._calls[next(iter(self._calls))]
         return unread[::-1]
 
@@ -195,82 +127,76 @@ class ModelCalls:
         if (call := self._calls.get(key)) is not None:
             call.reply = reply
 
+    def ended(self, answer: str) -> list[str]:
+        """Notes the end of the run; returns the ids of the retrievals of which the end tells what was read."""
+        self.answer, self.has_ended = answer, True
+        return [step_id for step_id, step in self.steps.items() if step.is_followed]
+
     def latest(self) -> list[tuple[StepEnded, Decision | None]]:
         """Returns the latest retrievals, the latest first, each with what the guards behind it have decided."""
         latest = [step for step in reversed(self.steps.values()) if not step.has_failed][:GUARDED_KEPT]
         return [(step.event, step.decision) for step in latest if step.event.step.status == "ok"]
 
-    def open_questions(self) -> list[str]:
-        """Returns the ids of the retrievals of which the end of the run tells more: those after which no model was
-        asked, or several times."""
-        return [
-            step_id
-            for step_id, step in self.steps.items()
-            if step.is_followed and self.asked_so_far - step.first != 1
-        ]
-
     def read(self, step_id: str) -> Delivered:
-        """Returns the passages of a retrieval that count as read, in the order in which the model was given them."""
+        """Returns the passages of a retrieval that count as read: in the order in which the first call that counts was
+        given them, then in that of the calls."""
         ended = self.steps[step_id]
         if ended.has_failed:
-            return Delivered([], {})
-        event = ended.event
-        decision = event.step.decision if ended.decision is None else ended.decision
-        candidates = event.step.candidates if decision is None else decision.of(event.step.candidates)
-        later = [call for call in list(self._calls.values()) if call.number >= ended.first]
-        if not candidates:
-            return Delivered(None, {})
+            return _delivered([])
+        search = ended.sought()
+        if not search.passages:
+            return _delivered(None)
+        calls = list(self._calls.values())
+        later = [call for call in calls if call.number >= ended.first]
         if not later:
-            return Delivered(None, {DELIVERED: UNKNOWN})
-        # A prompt may hold a text without what stands before it, or as a guard has judged it.
-        bodies = {} if ended.bodies is None else ended.bodies()
-        kept = {} if decision is None else {one.id: one.text for one in decision.kept if one.id}
-        bodies |= {one.text: kept[one.id] for one in candidates if kept.get(one.id, one.text) != one.text}
-        others = [bodies.get(one.text, "") for one in candidates]
-        counts, sought = self._counting(later), Sought(candidates, others)
-        read: dict[int, Passage] = {}
-        other: set[int] = set()
-        cut = False
-        for call in reversed(later):
-            found, is_cut = sought.standing(self._input(call))
-            if call in counts:
-                cut = cut or is_cut
-                read |= {number: one for number, one in found.items() if number not in read}
-            else:
-                other |= {number for number, one in found.items() if one.text.strip()}
-        about: dict[str, Any] = {}
-        if judged := len(other - read.keys()):
-            about[JUDGED_ONLY] = judged
-        if cut and not any(one.text.strip() for one in read.values()):
-            return Delivered(None, {**about, DELIVERED: UNKNOWN})
-        return Delivered(list(read.values()), about)
-
-    def _counting(self, calls: Sequence[ModelCall]) -> list[ModelCall]:
-        """Returns the calls that led to the answer, the last one first."""
-        answer = input_words(self.answer)
-        may_be = (one for one in reversed(calls) if one.reply is None or answer in self._reply(one))
-        whole = next(may_be, None)
-        answering = whole or calls[-1]
-        counts, inputs = [answering], [self._input(answering)]
-        if whole is None:
-            inputs.append(answer)
-        for call in reversed(calls[: calls.index(answering)]):
-            reply = self._reply(call)
-            if set(reply.split()) <= _VERDICTS:
+            return _delivered(None, is_unknown=True)
+        flow = self._flow_of(calls)
+        read: dict[int, str] = {}
+        begun: set[int] = set()
+        for call in (one for one in later if one in flow.counts):
+            places = search.places_in(flow.newest_first(call, ended.first))
+            begun |= places.begun
+            read = (
+                places.whole | read
+                if not read
+                else read | {number: text for number, text in places.whole.items() if number not in read}
+            )
+            if len(read) == len(search.with_words):
+                break
+        missing = search.with_words - read.keys()
+        texts = (
+            [text for call in later if call in flow.counts for text in call.input.texts]
+            if missing & begun
+            else []
+        )
+        pieced = {number for number in missing & begun if search.in_pieces(number, texts)}
+        read |= {number: search.passages[number].text.strip() for number in sorted(pieced)}
+        missing -= pieced
+        judged: set[int] = set()
+        unknown = bool(missing & begun) or (bool(missing) and ended.first < calls[0].number)
+        for call in later if missing else ():
+            if call in flow.counts:
                 continue
-            if any(f" {reply} " in f" {given} " for given in inputs):
-                counts.append(call)
-                inputs.append(self._input(call))
-        return counts
+            there = search.places_in(call.input.texts).whole.keys() & missing
+            if call in flow.unknown:
+                unknown = unknown or bool(there)
+            else:
+                judged |= there
+        if unknown:
+            return _delivered(None, is_unknown=True)
+        passages = [search.passage(number, text) for number, text in read.items()]
+        wordless = [one for number, one in enumerate(search.passages) if number not in search.with_words]
+        return _delivered([*passages, *wordless], len(judged))
 
-    def _input(self, call: ModelCall) -> str:
-        return self._joined(call.given())
+    def _flow_of(self, calls: Sequence[ModelCall]) -> Flow:
+        replies = sum(call.reply is not None for call in calls)
+        state = (self.asked_so_far, replies, len(self.steps), self.answer, self.has_ended)
+        if self._flow is None or self._flow[0] != state:
+            searches = [(step.first, step.sought()) for step in self.steps.values()]
+            self._flow = state, Flow(calls, self.answer, searches, has_ended=self.has_ended)
+        return self._flow[1]
 
-    def _reply(self, call: ModelCall) -> str:
-        return "" if call.reply is None else self._joined(call.reply())
 
-    def _joined(self, texts: Sequence[str]) -> str:
-        for text in texts:
-            if text not in self._words:
-                self._words[text] = input_words(text)
-        return " ".join(filter(None, (self._words[text] for text in texts)))
+def _delivered(passages: list[Passage] | None, judged: int = 0, *, is_unknown: bool = False) -> Delivered:
+    """Returns what was read with the notes of this look, which take the place of an earlier look's."""
+    return Delivered(passages, {DELIVERED: UNKNOWN if is_unknown else None, JUDGED_ONLY: judged or None})

@@ -261,8 +261,7 @@ class OpenRuns:
         end.question = end.question or run.question
         end.sub_questions = run.sub_questions if end.sub_questions is None else end.sub_questions
         end.metadata = {**run.notes, **end.metadata} if run.notes else end.metadata
-        run.model_calls.answer = end.answer or ""
-        for step_id in run.model_calls.open_questions():
+        for step_id in run.model_calls.ended(end.answer or ""):
             self.amend(StepAmended(run.id, step_id, partial(run.model_calls.read, step_id)), run)
         by_hand = run.collected is not None
         if run.undecided:

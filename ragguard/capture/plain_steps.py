@@ -25,15 +25,17 @@ class CurrentCall:
         self, recorder: Recorder, id: str, tool: str = "", turn: TurnKey = (), *, within: str = "",
         about: Mapping[str, Any] | None = None, names: RunNames = UNNAMED,
         begin: Callable[[str], None] = lambda query: None, ended: Callable[[str], None] = lambda step_id: None,
+        followed: bool = True,
     ) -> None:  # fmt: skip
         """Takes the run's id, and of the call its tool, the parallel branches that it is in, and the id of the
         retrieval that it is `within`; `about` is the metadata of steps that are made here. `begin` opens the run, which
         frameworks do with the first retrieval, and takes the query; `ended` takes in the id of a step that has ended,
-        so that the tool's output is not taken for another one."""
+        so that the tool's output is not taken for another one. `followed` is true where the framework reports model
+        calls, by which it is known what of a retrieval was read; else that is what the code at hand reports."""
         self.recorder, self.id, self.names = recorder, id, names
         self.sampled = recorder.takes(id, names)
         self._tool, self._turn, self._within, self._about = tool, turn, within, about
-        self._begin, self._ended = begin, ended
+        self._begin, self._ended, self._followed = begin, ended, followed
 
     def retrieved(
         self,
@@ -121,7 +123,7 @@ class CurrentCall:
             self.recorder.step_started(
                 step_id, self.id, asked, within=self._within, tool=text_in(tool) or self._tool, name=name,
                 turn=self._turn if turn is None else turn, metadata=metadata,
-                started_ns=started_ns if type(started_ns) is int else 0, top_k=top_k,
+                started_ns=started_ns if type(started_ns) is int else 0, top_k=top_k, followed=self._followed,
             )  # fmt: skip
         except FAULTS as error:
             self.recorder.faults.note("retrieved", error)
@@ -143,6 +145,8 @@ class CurrentCall:
                 )
             passages = passages_of(documents)
             found = None if candidates is None else passages_of(candidates)
+            if found is not None or decision is not None:  # the caller says what the model gets
+                recorder.step_is_known(step_id)
             decided = decision if decision is None or is_about_passages(decision) else None
             if decision is not decided:
                 _warn_of_type("decision", decision, "what guard.prune returned", "It is left out")

@@ -20,8 +20,9 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from ragguard.capture.answer_flow import Texts
 from ragguard.capture.events import CALLER_ID, UNNAMED, RunEnded, RunNames, RunStarted, StepAmended, TurnKey
-from ragguard.capture.model_calls import Bodies, Texts
+from ragguard.capture.model_calls import Bodies
 from ragguard.capture.open_runs import Collected, EventIntake, GivesAdvice, OpenRun, OpenRuns
 from ragguard.capture.retrievals import Retrieval, Unpack, WholeRun
 from ragguard.capture.snapshot import error_text
@@ -273,6 +274,11 @@ class Recorder:
             runs.begin_step(run, retrieval, turn, within)
         except FAULTS as error:
             self.faults.note("step_started", error)
+
+    def step_is_known(self, step_id: str) -> None:
+        """Notes that what is given as the passages of an open retrieval is what the model gets."""
+        if (retrieval := self.here.steps.get(step_id)) is not None:
+            retrieval.followed = False
 
     def step_ended(
         self, step_id: str, passages: Any, *, unpack: Unpack | None = None, candidates: list[Passage] | None = None,

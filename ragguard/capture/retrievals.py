@@ -73,9 +73,12 @@ class Retrieval:
         parts = [part._as_part() for part in sorted(self.parts or (), key=lambda part: part.started_ns)]
         found = {(one.id, one.text): one for part in parts if part.status == "ok" for one in part.passages}
         candidates = passages if self.candidates is None else self.candidates
-        # Where a step returned fewer than its parts, as after a reranker or a cut, theirs are the candidates.
-        if self.candidates is None and found and found.keys() - {(one.id, one.text) for one in passages}:
-            candidates = list(found.values())
+        # Where a step returned fewer than its parts, as after a reranker or a cut, theirs are the candidates, too. It
+        # may have returned what none of them found: extracts, or the parents of chunks.
+        returned = {(one.id, one.text) for one in passages}
+        if self.candidates is None and found and found.keys() - returned:
+            new = [one for one in passages if (one.id, one.text) not in found]
+            candidates = [*new, *found.values()]
         k: int | None = None
         if self.k is None:
             k = self._asked_for(len(passages), len(found))

@@ -20,7 +20,8 @@ _SPACELESS = re.compile(
 """A character of a script without spaces between words (Thai, Lao, Burmese, Khmer, kana, Han): a word of its own."""
 _NOTATION = re.compile(r"\\[nrt]|&(?:#\d+|#x[0-9a-f]+|[a-z]+);", re.IGNORECASE)
 """Line ends in string literals, and entities of HTML: notation, not words."""
-_BETWEEN = {code: " " for code in range(128) if not chr(code).isalnum()}
+_LETTERS = bytes(ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else 32 for code in range(256))
+"""The letter or digit for each byte of ASCII, without case; a space for any other byte."""
 DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 _THOUSANDS = re.compile(r"(?<=\d)[,'’\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 """A mark that parts thousands; an ordinary space may part two figures."""
@@ -38,7 +39,7 @@ _SPELLED = str.maketrans(
 def running_words(text: str) -> str:
     """Returns the words of a text, without case, set apart by single spaces: the rule for long texts."""
     if text.isascii() and "\\" not in text and "&" not in text:
-        return " ".join(text.lower().translate(_BETWEEN).split())
+        return b" ".join(text.encode("ascii").translate(_LETTERS).split()).decode("ascii")
     text = unicodedata.normalize("NFKC", _NOTATION.sub(" ", text)).casefold()
     return " ".join(_WORD.findall(_SPACELESS.sub(r" \g<0> ", text)))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragguard.capture.names import USER
-from ragguard.capture.shapes import answer_in, messages_in, question_in, texts_in
+from ragguard.capture.shapes import ModelContent, answer_in, content_in, messages_in, question_in
 from ragguard.capture.snapshot import passage
 from ragguard.capture.splitters import json_of, search_results
 from ragguard.records import Passage
@@ -19,6 +19,7 @@ from ragguard.traces.trace_spans import TraceSpan
 MOST_DOCUMENTS = 1000
 _RETRIEVES: tuple[Kind, ...] = ("retrieval", "rerank", "guard")
 _INDEXED = re.compile(r"(.+?)\.(\d{1,6})(?:\.(.+))?")
+_REQUEST = re.compile(r"(?:tool_calls\.)?(\d{1,6})\.(?:tool_call\.)?(?:function\.)?(id|arguments)")
 _PARTS = {"tokens read": ("input", "input_tokens"), "tokens written": ("output", "output_tokens"),
           "cost": ("total", "total_cost")}  # fmt: skip
 """The names of numbers in the attributes that hold several as JSON."""
@@ -42,9 +43,11 @@ class Record:
     question: str = ""
     answer: str = ""
     asked: list[str] = field(default_factory=list)
-    """The texts that a model was given, or of a task those of the user in its input."""
-    replied: list[str] = field(default_factory=list)
-    """The texts of a model's reply."""
+    """The texts of the user in the input of a task."""
+    prompt: ModelContent | None = None
+    """The content that a model was given; None where the span holds none."""
+    reply: ModelContent | None = None
+    """The content of a model's reply; None where the span holds none."""
     call: dict[str, Any] = field(default_factory=dict)
     """The cost of a call of a model: its name, tokens, money and seconds, as far as these are known."""
     tool: str = ""
@@ -95,12 +98,10 @@ def read_span(span: TraceSpan) -> Record:
     if record.kind is None or record.kind == "other":
         return record
     if record.kind == "model":
-        record.asked, record.question = content.conversation(
+        record.prompt, record.question = content.conversation(
             "prompt of a model", "input", "user", lambda value: question_in(value, said)
         )
-        record.replied, record.answer = content.conversation(
-            "reply of a model", "output", "assistant", _answer
-        )
+        record.reply, record.answer = content.conversation("reply of a model", "output", "assistant", _answer)
         record.call = content.call()
         return record
     given, gave = content.first("input"), content.first("output")
@@ -197,13 +198,21 @@ class _SpanContent:
 
     def conversation(
         self, what: str, whole: str, role: str, find: Callable[[Any], str]
-    ) -> tuple[list[str], str]:
-        """Returns the texts that a model was given or gave, and what `find` finds in them; `role` is that of messages
+    ) -> tuple[ModelContent | None, str]:
+        """Returns the content that a model was given or gave, and what `find` finds in it; `role` is that of messages
         that name none."""
         value = next(self.values(what), None) or self.first(whole)
         if isinstance(value, tuple):
-            value = [{"role": item.get("role", role), "content": _text_of(item)} for item in value]
-        return ([], "") if value is None else (texts_in(value, logged), find(value))
+            value = [
+                {
+                    "role": item.get("role", role),
+                    "content": _text_of(item),
+                    "tool_calls": _calls_of(item),
+                    "tool_call_id": item.get("tool_call_id"),
+                }
+                for item in value
+            ]
+        return (None, "") if value is None else (content_in(value, logged), find(value))
 
     def call(self) -> dict[str, Any]:
         """Returns what a call of a model took."""
@@ -248,6 +257,15 @@ def _passage(item: Mapping[str, Any]) -> Passage:
     metadata = json_of(metadata) if isinstance(metadata, str) else metadata
     known = metadata if isinstance(metadata, Mapping) else None
     return passage(content, item.get("id"), item.get("score"), known)
+
+
+def _calls_of(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the requests for tools in an indexed message."""
+    calls: dict[str, dict[str, Any]] = {}
+    for name, value in message.items():
+        if found := _REQUEST.fullmatch(name):
+            calls.setdefault(found[1], {})[found[2]] = value
+    return list(calls.values())
 
 
 def _text_of(message: Mapping[str, Any]) -> str:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ragguard.capture.events import StepAmended, StepEnded
-from ragguard.capture.model_calls import ModelCalls
+from ragguard.capture.events import Delivered, StepAmended, StepEnded
+from ragguard.capture.model_calls import DELIVERED, UNKNOWN, ModelCalls
+from ragguard.capture.shapes import as_it_is
 from ragguard.errors import InvalidInput
 from ragguard.records import MODEL_CALLS, Passage, RetrievalStep, Run, SubStep, TraceContext
 from ragguard.storage.files.runfile import json_of_line, run_of_data
@@ -197,9 +198,8 @@ def _as_read(
 ) -> list[RetrievalStep]:
     """Returns the steps with the passages that stand in the input of a later model call, by the rule of capture."""
     calls = ModelCalls()
-    calls.answer = answer
     found = [step for step in steps if step.status == "ok" and step.passages]
-    models = [record for record in records if record.kind == "model" and record.asked]
+    models = [record for record in records if record.kind == "model"]
     if not models:
         return list(steps)
     moments: list[tuple[int, int, Any]] = [(step.ended_ns, 0, step) for step in found]
@@ -208,17 +208,22 @@ def _as_read(
         if not is_call:
             left = replace(what, candidates=what.passages)  # of what a reranker left, the model read some
             calls.retrieved(what.id, StepEnded(left, run_id))
-        else:
-            calls.asked(what.span.span_id, partial(list, what.asked))
-            if what.replied:
-                calls.replied(what.span.span_id, partial(list, what.replied))
-    read = {step.id: calls.read(step.id) for step in found}
-    return [
-        StepAmended(run_id, step.id, read[step.id].passages, metadata=read[step.id].metadata).applied_to(step)
-        if step.id in read
-        else step
-        for step in steps
-    ]
+        elif what.prompt is not None:
+            calls.asked(what.span.span_id, partial(as_it_is, what.prompt))
+            if what.reply is not None:
+                calls.replied(what.span.span_id, partial(as_it_is, what.reply))
+    calls.ended(answer)
+    unseen = max((record.span.started_ns for record in models if record.prompt is None), default=-1)
+    return [_amended(run_id, step, calls, unseen) if step in found else step for step in steps]
+
+
+def _amended(run_id: str, step: RetrievalStep, calls: ModelCalls, unseen: int) -> RetrievalStep:
+    """Returns a step with what the model read of it. Where the last call whose input no span holds, which began at
+    `unseen`, came after the step, what was not read elsewhere is unknown."""
+    read = calls.read(step.id)
+    if step.ended_ns <= unseen and (read.passages is None or len(read.passages) < len(step.passages)):
+        read = Delivered(None, {**read.metadata, DELIVERED: UNKNOWN})
+    return StepAmended(run_id, step.id, read.passages, metadata=read.metadata).applied_to(step)
 
 
 def _question(top: Record, records: Sequence[Record], steps: Sequence[RetrievalStep]) -> str:

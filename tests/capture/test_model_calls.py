@@ -10,6 +10,7 @@ from support.captured import Captured
 from ragguard.capture.events import RunEnded
 from ragguard.capture.model_calls import JUDGED_ONLY, notice
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.shapes import ModelContent, content_in
 from ragguard.records import Decision, Dropped, Passage
 
 OSLO = "Nordlys is a shipping firm that is based in Oslo; it was founded by Ada Berg in 1922."
@@ -20,7 +21,7 @@ NOTES = "My notes so far: the firm in Oslo was founded by somebody called Ada."
 
 
 def texts_of(given):
-    return given if isinstance(given, list) else [given]
+    return given if isinstance(given, ModelContent) else content_in(given)
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def test_replies_of_which_the_answer_is_put_together_all_count(recorder, capture
     recorder.run_ended(
         RunEnded("run", answer="Response 1: Ada Berg, in 1922\n----\nResponse 2: Olav Dahl, in 1931")
     )
-    assert read(captured) == ([BERGEN, OSLO], "")
+    assert read(captured) == ([OSLO, BERGEN], "")
     assert JUDGED_ONLY not in captured.run.steps[0].metadata
 
 
@@ -157,12 +158,12 @@ def test_passage_that_a_guard_dropped_was_read_by_an_earlier_retrieval_alone(rec
 
 def test_long_conversation_is_compared_once_a_message(recorder, captured, monkeypatch):
     """What is in every prompt is not taken apart again for each of 30 prompts of 100 KB."""
-    from ragguard.capture import model_calls
+    from ragguard.capture import passage_search
 
     taken_apart = []
-    whole = model_calls.running_words
+    whole = passage_search.running_words
     monkeypatch.setattr(
-        model_calls, "running_words", lambda text: taken_apart.append(len(text)) or whole(text)
+        passage_search, "running_words", lambda text: taken_apart.append(len(text)) or whole(text)
     )
     messages = [f"{'word ' * 99}{number}" for number in range(200)]
     retrieve(recorder, *[f"{OSLO} {number}" * 20 for number in range(5)])

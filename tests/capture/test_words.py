@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragguard.capture.model_calls import Sought, input_words
+from ragguard.capture.passage_search import PassageSearch
 from ragguard.records import Passage
 
 OSLO = "Fjord is a shipping firm that is based in Oslo; it was founded by Ada Berg in 1922."
@@ -21,9 +21,11 @@ FOUND = [Passage(OSLO, "a", 0.9), Passage(BERGEN, "b", 0.8), Passage(MOLDE, "c",
 
 def delivered(found, output, bodies=()):
     """The passages in the output; None where one is cut."""
-    there, is_cut = Sought(found, bodies).standing(input_words(output))
-    assert all(found[number].id == passage.id for number, passage in there.items())
-    return None if is_cut else [*there.values()]
+    search = PassageSearch(found, [[body] for body in bodies])
+    places = search.places_in([output])
+    there = [search.passage(number, text) for number, text in places.whole.items()]
+    wordless = [one for number, one in enumerate(found) if number not in search.with_words]
+    return None if places.begun else [*there, *wordless]
 
 
 def ids(output, found=FOUND):
