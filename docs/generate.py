@@ -37,7 +37,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     },
     "Layers": {"ragguard.engines": "Cache Coalesce Retry Patience Priority Budget"},
     "Entailers": {"ragguard.engines": "connect_entailer ClassifyEntailer CrossEncoder EngineEntailer"},
-    "Scorers": {"ragguard.scorers": "Belief PassageBelief Utility Coverage Contested Grades"},
+    "Scorers": {"ragguard.scorers": "Belief PassageBelief RandomBaseline Utility Coverage Contested Grades"},
     "The guard": {
         "ragguard.guard": """
             DistractorGuard DistractorGuard.calibrate UtilityThreshold HelpThreshold TopUtility

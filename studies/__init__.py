@@ -15,4 +15,5 @@ STUDIES = (
     "decisions",
     "likelihood",
     "lists",
+    "credit",
 )

@@ -31,9 +31,9 @@ QUICK, QUICK_OF = 4, {"coverage": 1}
 
 async def run(
     names: Sequence[str], engines: Sequence[str], judge: str | None, questions: int | None, seed: int, *,
-    cache: str | None, whole: bool,
+    cache: str | None, whole: bool, data: str | None = None,
 ) -> None:  # fmt: skip
-    """Runs each study whole, or over so many questions."""
+    """Runs each study whole, or over so many questions; `data` is the folder of data sets that a study reads."""
     several = len(engines) > 1
     for name in names if several else ():
         if "together" not in import_module(f"studies.{name}").study.__kwdefaults__:
@@ -49,6 +49,8 @@ async def run(
             )
             if several:
                 study = partial(study, together=True)
+            if data is not None and "data" in study.__kwdefaults__:
+                study = partial(study, data=data)
             began = time.perf_counter()
             found = [
                 await study(reader, judge=judged_by, questions=size, seed=seed, progress=show_progress)
@@ -110,6 +112,9 @@ def main() -> None:
         action="append",
         help="the reader, and the judge unless another is named (nano); several for one table",
     )
+    parser.add_argument(
+        "--data", help="the folder of data sets, for studies of other than nano's world (credit)"
+    )
     parser.add_argument("--judge", help="another engine, for relevance and grades")
     parser.add_argument("--questions", type=int, help="fewer or more questions than the study's own number")
     parser.add_argument("--seed", type=int, default=SEED)
@@ -129,6 +134,7 @@ def main() -> None:
                 given.seed,
                 cache=given.cache,
                 whole=given.keep,
+                data=given.data,
             )
         )
     except RagguardError as error:

@@ -34,8 +34,8 @@ PUBLIC = {
         PartFolder PartJob Processes ScoringSettings carry_out prepare
     """,
     "ragguard.scorers": """
-        Ask Belief Caps Contested Coverage EntailQuestion Grades LabelQuestion PassageBelief Plan SampleQuestion Scorer
-        StepView Utility View
+        Ask Belief Caps Contested Coverage EntailQuestion Grades LabelQuestion PassageBelief Plan RandomBaseline
+        SampleQuestion Scorer StepView Utility View
     """,
     "ragguard.telemetry": "BufferingSink JsonlSink OtelSink PhoenixSink ScoredRun Sink SpanSink",
     "ragguard_langchain": """

@@ -256,6 +256,12 @@ declare(
         levels=("step",), function=likelihood,
     ),
     Metric(
+        "delta_likelihood_random", "Δ likelihood against random passages",
+        "The likelihood after a hop alone, or after all hops, less that after as many passages of other questions.",
+        range=(-1, 1), unit="probability", needs="passages of other questions (RandomBaseline)", source=SOURCE,
+        levels=("step", "run"), function=likelihood,
+    ),
+    Metric(
         "log_gain", "Log gain of the step",
         "How much this step moved the mean log-probability of the reference's tokens.",
         range=(float("-inf"), float("inf")), unit="nats", needs="the likelihoods before and after the step",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ragguard.scorers.question import EntailQuestion as EntailQuestion
     from ragguard.scorers.question import LabelQuestion as LabelQuestion
     from ragguard.scorers.question import SampleQuestion as SampleQuestion
+    from ragguard.scorers.random_baseline import RandomBaseline as RandomBaseline
     from ragguard.scorers.scorer import Scorer as Scorer
     from ragguard.scorers.utility import Utility as Utility
     from ragguard.scorers.view import Caps as Caps
@@ -34,6 +35,7 @@ _HOMES = {
     "LabelQuestion": "ragguard.scorers.question",
     "PassageBelief": "ragguard.scorers.passage_belief",
     "Plan": "ragguard.scorers.plan",
+    "RandomBaseline": "ragguard.scorers.random_baseline",
     "SampleQuestion": "ragguard.scorers.question",
     "Scorer": "ragguard.scorers.scorer",
     "StepView": "ragguard.facts.steps",

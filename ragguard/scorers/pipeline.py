@@ -39,6 +39,7 @@ from ragguard.scorers.grades import Grades
 from ragguard.scorers.passage_belief import PassageBelief
 from ragguard.scorers.plan import UNKNOWN, Plan, PriceList
 from ragguard.scorers.question import Ask, prompt_tokens
+from ragguard.scorers.random_baseline import RandomBaseline
 from ragguard.scorers.scorer import (
     MODELS,
     Live,
@@ -67,7 +68,7 @@ _IN_FAMILY: Mapping[str, tuple[Callable[[], Scorer], ...]] = {
 FAMILIES = tuple(_IN_FAMILY)
 """The names that `scorers=` takes."""
 USUAL = ("belief", "utility", "coverage")
-_OURS = (Belief, QueryFit, PassageBelief, Utility, Coverage, Contested, Answers, Grades)
+_OURS = (Belief, QueryFit, PassageBelief, RandomBaseline, Utility, Coverage, Contested, Answers, Grades)
 
 
 @dataclass(frozen=True, slots=True)

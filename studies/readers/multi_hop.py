@@ -1,8 +1,11 @@
-"""Reads questions of several hops with their parts: MuSiQue's files, as `musique_ans_*.jsonl`, one question a line.
+"""Reads questions of several hops with their parts: MuSiQue's files, as `musique_ans_*.jsonl`, one question a line, and
+HotpotQA's, one JSON list of them or one a line. HotpotQA has no sub-questions: a part asks the whole question.
 
 {"question": "…", "answer": "…", "answer_aliases": ["…"], "paragraphs": [{"idx": 0, "title": "…", "paragraph_text": "…",
  "is_supporting": true}], "question_decomposition": [{"question": "#1 >> author", "answer": "…",
  "paragraph_support_idx": 0}]}
+{"question": "…", "answer": "…", "type": "bridge", "context": [["title", ["sentence", "…"]]],
+ "supporting_facts": [["title", 0]]}
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from ragguard.storage.files.fields import Fields, json_lines
-from studies.readers.lists import objects
+from ragguard.text.language import normalise
+from studies.readers.lists import json_objects, objects
 
 _PART = re.compile(r"#(\d)")
 
@@ -53,6 +57,31 @@ def read(path: Path) -> Iterator[MultiHop]:
     """Yields the questions of a file."""
     for fields in json_lines(path):
         yield _question(fields)
+
+
+def read_hotpotqa(path: Path) -> Iterator[MultiHop]:
+    """Yields the questions of a file of HotpotQA that rest on two paragraphs or more. Of a bridge the paragraph with
+    the answer is found last."""
+    for fields in json_objects(path):
+        context = [(str(title), "".join(sentences)) for title, sentences in fields.data.get("context") or ()]
+        titles = [title for title, _ in context]
+        facts = dict.fromkeys(str(title) for title, _ in fields.data.get("supporting_facts") or ())
+        found = [titles.index(title) for title in facts if title in titles]
+        answer, bridge = fields.text("answer"), fields.text("type") == "bridge"
+        if bridge:
+            found.sort(key=lambda at: normalise(answer) in normalise(context[at][1]))
+        if len(found) < 2:
+            continue
+        yield MultiHop(
+            fields.text("question"),
+            (answer,),
+            tuple(f"{title}\n{text.strip()}" for title, text in context),
+            tuple(
+                Part(fields.text("question"), "", at, frozenset({number - 1} if bridge and number else ()))
+                for number, at in enumerate(found)
+            ),
+            frozenset(found),
+        )
 
 
 def half(questions: Sequence[MultiHop], which: int) -> list[MultiHop]:

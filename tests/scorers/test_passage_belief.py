@@ -11,6 +11,7 @@ from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.passage_belief import PassageBelief
 from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.random_baseline import RandomBaseline
 from ragguard.scorers.view import Caps
 
 QUESTION = "Where was the founder of Nordvik born?"
@@ -200,3 +201,29 @@ async def test_hops_after_it_was_enough_are_counted_and_those_that_asked_again_n
     assert found["enough_after"].value == 2
     assert found["redundant_hops"].value == 2
     assert found["redundant_hops"].explanation == "hops 3, 4 changed nothing; hop 4 asked the same as hop 1"
+
+
+async def test_a_hop_is_compared_with_as_many_passages_of_other_questions():
+    def shown(prompt, text):
+        """Any document makes every answer likelier; the right ones make Oslo likelier still."""
+        return likely(prompt, text) / (1 + prompt.count("<document"))
+
+    engine = LikelyEngine(likely=shown)
+    others = RandomBaseline((*MORE_NOISE, FOUNDER))
+    found = [one for one in await results(TWO_HOPS, others, engine=engine) if isinstance(one, Score)]
+    values = {one.step_id: (one.value, one.metadata["random"]) for one in found}
+    assert values == {
+        "s0": (pytest.approx(0.0), 2),
+        "s1": (pytest.approx(0.3 ** (1 / 2) - 0.1 ** (1 / 2)), 1),
+        "": (pytest.approx(0.9 ** (1 / 4) - 0.1 ** (1 / 4)), 3),
+    }
+    random = [text for call in engine.calls for text in call.texts if "pears" in text]
+    assert len(random) == 3
+    assert not any(FOUNDER in text for text in random)
+
+
+async def test_too_few_random_passages_are_a_failure():
+    (failure, *_) = [
+        one for one in await results(TWO_HOPS, RandomBaseline(("Lime.",))) if isinstance(one, Failure)
+    ]
+    assert "give more" in failure.message

@@ -53,7 +53,8 @@ _RESTING: Mapping[str, str] = {
     "relevance": f"p_relevant {_BY_BOTH}",
     "query_gain": "query_gain question_gain",
     "likelihood": "likelihood likelihood_total delta_likelihood log_gain delta_likelihood_alone "
-    "delta_likelihood_total reference_gain joint_gain contribution unused_share cited_used",
+    "delta_likelihood_total reference_gain joint_gain contribution unused_share cited_used "
+    "delta_likelihood_random",
     "grades": "grade ra_nwg proc pct_proc selection_efficiency t n_recall precision_at_grade harm coverage "
     "delta_coverage alpha_ndcg coverage_total density answerability answer_coverage answer_density",
     "entailment": "seper seper_hard seper_closed_book semantic_entropy delta_seper delta_seper_alone "

@@ -1,0 +1,257 @@
+"""Which number says which hop paid: how often a hop that was needed has the larger one than a hop that was not.
+
+In nano's world and, with `--data FOLDER`, on MuSiQue (`musique.jsonl`) and HotpotQA (`hotpotqa.jsonl`), which are no
+part of the project: each hop finds its paragraph between two others, and one more hop finds three others.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ragguard import world
+from ragguard.analysis.tables import Cell, Table
+from ragguard.engines.base import Engine
+from ragguard.engines.connect import connect
+from ragguard.facts.hop_worth import worth_of_hops
+from ragguard.lab.validation.contexts import Progress, silent
+from ragguard.metrics.agreement import auc
+from ragguard.metrics.arrays import Floats, Integers
+from ragguard.records import Passage, RetrievalStep, Run, Score
+from ragguard.scorers.belief import Belief
+from ragguard.scorers.passage_belief import PassageBelief
+from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.plan import Plan
+from ragguard.scorers.scorer import Scorer
+from studies.intervals import over_questions
+from studies.readers.multi_hop import MultiHop, half, read, read_hotpotqa
+
+SHOWN = "shown in the report"
+NUMBERS = {
+    "what it adds when it comes": "delta_likelihood", "what it adds alone": "delta_likelihood_alone",
+    "lost without it": "loss_without", "credit": "credit", "the question's part": "question_gain",
+    "the reference's part": "reference_gain", "both": "joint_gain", SHOWN: SHOWN,
+}  # fmt: skip
+OF_PASSAGES = {
+    "alone": "delta_likelihood", "lost without it": "contribution", "the question's part": "question_gain",
+    "both": "joint_gain",
+}  # fmt: skip
+BESIDE = 2
+"""The paragraphs beside the one that answers a hop."""
+
+
+async def study(
+    engine: Engine,
+    *,
+    questions: int = 60,
+    seed: int = 0,
+    progress: Progress = silent,
+    judge: Engine | None = None,
+    data: str | Path | None = None,
+    which: int = 1,
+) -> list[Table]:
+    """Makes the tables over at most so many questions of each kind; `which` half of the data's questions is read: the
+    forms of the numbers were chosen on half 0."""
+    reader = connect(engine)
+    groups = world_runs(questions, seed) if data is None else data_runs(Path(data), questions, which, seed)
+    hops = ScoringPipeline(reader, judge=judge, scorers=[Belief(by="likelihood")], owned=())
+    plain = ScoringPipeline(reader, judge=judge, scorers=[Belief(by="likelihood", credit=0)], owned=())
+    rows: list[tuple[Cell, ...]] = []
+    costs: list[tuple[Cell, ...]] = []
+    for name, runs in groups.items():
+        measured = [await _hops(hops, run, progress, name, at, len(runs)) for at, run in enumerate(runs)]
+        rows += [row for row in _rows(name, runs, measured, seed) if row]
+        costs.append(
+            (name, *_cost([await plain.plan(run) for run in runs], [await hops.plan(run) for run in runs]))
+        )
+    tables = [_table(rows), _cost_table(costs)]
+    if data is not None:
+        some = {name: runs[: max(1, questions // 2)] for name, runs in groups.items() if "2 hops" in name}
+        tables.append(await _passages(reader, judge, some, progress, seed))
+    return tables
+
+
+def world_runs(questions: int, seed: int) -> dict[str, list[Run]]:
+    """Returns runs of nano's world with one useless hop each: complete ones, and of two and three hops others, of which
+    a third is misled, and a third lacks a passage."""
+    found: dict[str, list[Run]] = {}
+    for hops in (1, 2, 3):
+        cases = world.cases(questions, seed=seed, hops=hops)
+        found[f"nano's world, {hops} hop{'s' * (hops > 1)}, complete"] = [
+            world.make_run(case, seed=seed, useless_steps=1) for case in cases
+        ]
+        if hops == 1:
+            continue
+        runs = []
+        for at, case in enumerate(cases):
+            wrong = (1 + at // 3 % hops,)
+            miss, mislead = ((), (), wrong)[at % 3], ((), wrong, ())[at % 3]
+            runs.append(world.make_run(case, seed=seed, useless_steps=1, miss=miss, mislead=mislead))
+        found[f"nano's world, {hops} hops, all runs"] = runs
+    return found
+
+
+def data_runs(folder: Path, questions: int, which: int, seed: int) -> dict[str, list[Run]]:
+    """Returns runs over one half of the questions in the files of a folder."""
+    found: dict[str, list[Run]] = {}
+    for name, make in (("MuSiQue", read), ("HotpotQA", read_hotpotqa)):
+        for one in half(list(make(folder / f"{name.lower()}.jsonl")), which):
+            runs = found.setdefault(f"{name}, {len(one.parts)} hops", [])
+            if len(runs) < questions:
+                runs.append(make_run(one, seed))
+    return {name: runs for name, runs in sorted(found.items()) if len(runs) > 3}
+
+
+def make_run(one: MultiHop, seed: int, *, useless: bool = True) -> Run:
+    """Makes a run over a question: a hop for each part, in order, and a useless one among them. What each step and each
+    passage is stands under `role` in its metadata."""
+    chance = random.Random(f"hops {seed} {one.question}")
+    left = [one.paragraphs[at] for at in one.others]
+    chance.shuffle(left)
+    hops: list[tuple[str, str, list[Passage]]] = []
+    for part in one.parts:
+        near = [Passage(left.pop(), metadata={"role": "other"}) for _ in range(min(BESIDE, len(left)))]
+        passages = [Passage(one.paragraphs[part.paragraph], metadata={"role": "gold"}), *near]
+        chance.shuffle(passages)
+        hops.append(("gold", part.query, passages))
+    if useless and left:
+        passages = [Passage(text, metadata={"role": "other"}) for text in left[: BESIDE + 1]]
+        query = passages[0].text.partition("\n")[0]
+        hops.insert(chance.randint(0, len(hops)), ("useless", query, passages))
+    steps = [
+        RetrievalStep(f"s{at}", "", at, at, query, passages, metadata={"role": role})
+        for at, (role, query, passages) in enumerate(hops)
+    ]
+    return Run(question=one.question, references=[*one.references], answer=one.references[0], steps=steps)
+
+
+async def _hops(
+    pipeline: ScoringPipeline, run: Run, progress: Progress, name: str, at: int, of: int
+) -> dict[str, list[float]]:
+    """Returns each number of each step."""
+    progress(name, at, of)
+    scores = [one for one in await pipeline.results(run) if isinstance(one, Score) and one.level == "step"]
+    known = {(one.name, one.step_id): one.value for one in scores}
+    known |= {(SHOWN, step): one.value for step, one in worth_of_hops(scores).items()}
+    return {
+        label: [known.get((score, step.id), math.nan) for step in run.steps]
+        for label, score in NUMBERS.items()
+    }
+
+
+def _rows(
+    name: str, runs: Sequence[Run], measured: Sequence[Mapping[str, Sequence[float]]], seed: int
+) -> list[tuple[Cell, ...]]:
+    """Returns a row for each number: the AUC of the first needed hop, of the last and of all over the others, with the
+    interval of the latter, and the mean AUC within a run."""
+    rows = []
+    for label in NUMBERS:
+        steps = [
+            (value, step.metadata["role"] == "gold", place, at)
+            for at, (run, numbers) in enumerate(zip(runs, measured, strict=True))
+            for value, step, place in zip(numbers[label], run.steps, _places(run), strict=True)
+        ]
+        kept = np.array([one for one in steps if not math.isnan(one[0])], dtype=float).reshape(-1, 4)
+        if len(kept):
+            rows.append((f"{name}: {label}", *_aucs(kept, seed), len(runs)))
+    return rows
+
+
+def _places(run: Run) -> list[int]:
+    """Returns for each step: 1 for the first that was needed, 2 for one between, 3 for the last, 0 for any other."""
+    gold = [at for at, step in enumerate(run.steps) if step.metadata["role"] == "gold"]
+    places = dict.fromkeys(gold[1:-1], 2) | ({gold[-1]: 3, gold[0]: 1} if gold else {})
+    return [places.get(at, 0) for at in range(len(run.steps))]
+
+
+def _aucs(table: Floats, seed: int) -> list[Cell]:
+    value, needed, place, owner = table.T
+
+    def of(chosen: Floats) -> float:
+        some = chosen.astype(bool) | (needed == 0)
+        return auc(value[some], needed[some])
+
+    def over(rows: Integers) -> float:
+        return auc(value[rows], needed[rows])
+
+    everything = over(np.arange(len(table)))
+    return [
+        _cell(of(place == 1)), _cell(of(place == 3)), _cell(everything),
+        *map(_cell, over_questions(over, owner.astype(int), seed)), _cell(_within(value, needed, owner)),
+    ]  # fmt: skip
+
+
+def _within(value: Floats, needed: Floats, owner: Floats) -> float:
+    """Returns the mean over runs of the AUC within one run."""
+    found = [auc(value[owner == one], needed[owner == one]) for one in np.unique(owner)]
+    known = [one for one in found if not math.isnan(one)]
+    return float(np.mean(known)) if known else math.nan
+
+
+def _cell(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+async def _passages(
+    reader: Engine, judge: Engine | None, groups: Mapping[str, Sequence[Run]], progress: Progress, seed: int
+) -> Table:
+    """Measures single passages in the context of all that was needed, without the useless hop."""
+    scorers: list[Scorer] = [Belief(by="likelihood", credit=1.5), PassageBelief(in_context=True)]
+    pipeline = ScoringPipeline(reader, judge=judge, scorers=scorers, owned=())
+    rows: list[tuple[Cell, ...]] = []
+    for name, runs in groups.items():
+        found: dict[str, list[tuple[float, float, float, float]]] = {label: [] for label in OF_PASSAGES}
+        for at, run in enumerate(runs):
+            progress(f"{name}, passages", at, len(runs))
+            run.steps = [step for step in run.steps if step.metadata["role"] == "gold"]
+            scores = [one for one in await pipeline.results(run) if isinstance(one, Score)]
+            known = {(one.name, one.step_id, one.position): one.value for one in scores}
+            for step in run.steps:
+                for rank, passage in enumerate(step.passages, 1):
+                    needed = float(passage.metadata["role"] == "gold")
+                    for label, score in OF_PASSAGES.items():
+                        value = known.get((score, step.id, rank), math.nan)
+                        if not math.isnan(value):
+                            found[label].append((value, needed, needed, at))
+        for label, each in found.items():
+            if each:
+                row = _aucs(np.array(each), seed)
+                rows.append((f"{name}: {label}", *row[2:], len(each), len(runs)))
+    return Table(
+        "credit-passages", "Which of six passages in one context was needed",
+        ("number", "AUC", "low", "high", "within runs", "passages", "questions"), tuple(rows),
+    )  # fmt: skip
+
+
+def _table(rows: Sequence[tuple[Cell, ...]]) -> Table:
+    return Table(
+        "credit-hops", "A hop that was needed over a useless one",
+        ("number", "first hop: AUC", "last hop: AUC", "all hops: AUC", "low", "high", "within runs", "runs"),
+        tuple(rows),
+        notes=(
+            "AUC: how often a needed hop has the larger number than a useless one, over the hops of all runs; within "
+            "runs: the mean of what it is in each run. Useless is also a hop that missed its passage or was misled. "
+            "Intervals: the middle 95 % of draws of whole questions.",
+        ),
+    )  # fmt: skip
+
+
+def _cost(without: Sequence[Plan], with_credit: Sequence[Plan]) -> list[Cell]:
+    both = [[plan.total for plan in plans] for plans in (without, with_credit)]
+    return [
+        float(np.mean([getattr(one, field) for one in each]))
+        for field in ("prompts", "prompt_tokens")
+        for each in both
+    ]
+
+
+def _cost_table(rows: Sequence[tuple[Cell, ...]]) -> Table:
+    return Table(
+        "credit-cost", "What it costs: prompts and tokens of a run, as planned",
+        ("runs", "prompts without credit", "with credit", "tokens without credit", "with credit"), tuple(rows),
+        notes=("Tokens as if no prefix were shared; the useless hop is counted.",), digits=0,
+    )  # fmt: skip
