@@ -39,7 +39,9 @@ def read_engine_args(text: str | None) -> dict[str, Any] | None:
     except ValueError:
         arguments = text
     if arguments is not None and not isinstance(arguments, dict):
-        raise InvalidInput("--engine-args", text, 'a JSON object, such as {"max_model_len": 8192}')
+        # The text itself may hold a key, and nothing says where.
+        allowed = 'a JSON object, such as {"max_model_len": 8192}'
+        raise InvalidInput("--engine-args", f"{len(text or '')} characters", allowed)
     return arguments
 
 

@@ -25,7 +25,7 @@ from ragguard.engines.layers.budget import Account, Limits
 from ragguard.errors import EngineRejected, InvalidInput, UnknownName
 from ragguard.runtime.arguments import check_output, number_between
 from ragguard.runtime.faults import NOTICES
-from ragguard.text.credentials import checked_headers
+from ragguard.text.credentials import checked_headers, keep_keys_secret
 from ragguard.text.secret_filter import without_secrets
 
 SCHEMES = (
@@ -83,6 +83,7 @@ def connect(
     in_process = isinstance(engine, str) and engine.strip().startswith("vllm:")
     if engine_args is not None and not isinstance(engine_args, Mapping):
         raise InvalidInput("engine_args", engine_args, "a mapping, such as {'max_model_len': 8192}")
+    keep_keys_secret(engine_args or {})
     if engine_args and not in_process:
         raise InvalidInput("engine_args", engine_args, "nothing, as only vllm:MODEL takes them")
     if isinstance(engine, Layer):

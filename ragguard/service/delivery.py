@@ -18,6 +18,7 @@ from ragguard.runtime.faults import NOTICES, Faults, describe, result_or_error
 from ragguard.service.configuration import Configuration
 from ragguard.storage.sqlite.store import Store
 from ragguard.telemetry.sink import BufferingSink, DestinationAway, Sink, SpanSink
+from ragguard.text.secret_filter import without_secrets
 
 SINK_SECONDS = 30.0
 """The most seconds that a sink may take for one run."""
@@ -112,7 +113,7 @@ class Delivery:
             settings.makes_spans or any(isinstance(one.sink, SpanSink) for one in self._to)
         )
         """True where scores go to the application's own provider, once it has one."""
-        self.sent_to = self._to[-1].name if settings.forwards else ""
+        self.sent_to = without_secrets(self._to[-1].name) if settings.forwards else ""
         """The address of the service that scores, where runs are captured alone and sent; else ''."""
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -145,7 +146,7 @@ class Delivery:
                 said.append(f"{one.lost:,} {what} to {one.name} not delivered{cause}")
             if isinstance(one.sink, BufferingSink):
                 said += [f"{count:,} {what} not delivered" for what, count in one.sink.undelivered().items()]
-        return tuple(said)
+        return tuple(map(without_secrets, said))
 
     async def start(
         self, scored: ScoredRun, then: Callable[[], Awaitable[None]] | None = None

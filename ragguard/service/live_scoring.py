@@ -90,7 +90,7 @@ class LiveScoring:
         """Scores an open run as it stands; returns False where no engine answered.
 
         The run may end meanwhile, and its final scoring may run at the same time: equal questions are asked once, and
-        the provisional results are then not stored.
+        the provisional results then only add their cost.
         """
         try:
             self._waiting.pop(run_id, None)  # whatever has ended until now is in the store

@@ -27,7 +27,7 @@ from ragguard.runtime.per_process import PerProcess
 from ragguard.storage.files.runfile import data_of_run
 from ragguard.storage.sqlite.layout import dump
 from ragguard.telemetry import names as n
-from ragguard.telemetry.otlp import ExportError, endpoint
+from ragguard.telemetry.otlp import ExportError, endpoint, signal_url
 from ragguard.telemetry.sink import DestinationAway
 from ragguard.telemetry.values import Content, identifier
 
@@ -65,7 +65,7 @@ class ForwardingSink:
         run = scored.run
         body = gzip.compress(_spans_of(run).SerializeToString(), 1)
         try:
-            reply = await self._client.get().post(f"{self.destination}/v1/traces", content=body)
+            reply = await self._client.get().post(signal_url(self.destination, "traces"), content=body)
         except httpx.HTTPError as error:
             raise DestinationAway(f"{self.destination} cannot be reached ({describe(error)})") from error
         if not reply.is_success:

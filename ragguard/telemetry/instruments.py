@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 
@@ -21,6 +21,10 @@ from ragguard.telemetry.attributes import score_name
 from ragguard.telemetry.values import identifier
 
 
+_MOST_OPEN = 4096
+"""The most open runs whose counted costs are remembered."""
+
+
 class Instruments:
     """Records scored runs as OpenTelemetry metrics."""
 
@@ -30,6 +34,8 @@ class Instruments:
         self._guard = meter.create_histogram(*_described("ragguard.guard.duration"))
         self._failures = meter.create_counter(*_described("ragguard.evaluation.failures"))
         self._tokens = meter.create_counter(*_described("ragguard.usage.tokens"))
+        self._counted: OrderedDict[str, dict[tuple[str | int, ...], Usage]] = OrderedDict()
+        """The costs of open runs that were counted, by run and by the scores' keys."""
         self._requests = meter.create_counter(*_described("ragguard.usage.requests"))
 
     def record(self, scored: ScoredRun) -> None:
@@ -55,12 +61,23 @@ class Instruments:
         for step in scored.run.steps if scored.run.status != "open" else ():
             if step.decision is not None:
                 self._guard.record(step.decision.elapsed_ms, {"status": step.decision.status})
-        for engine in {score.engine for score in scored.scores}:
-            usage = sum((score.usage for score in scored.scores if score.engine == engine), Usage())
-            model = identifier(engine)
-            self._tokens.add(usage.prompt_tokens, {"model": model, "type": "input"})
-            self._tokens.add(usage.output_tokens, {"model": model, "type": "output"})
-            self._requests.add(usage.requests, {"model": model})
+        self._count_costs(scored)
+
+    def _count_costs(self, scored: ScoredRun) -> None:
+        """Counts what was not counted yet: a score's cost holds that of the provisional scores which it replaces."""
+        known = self._counted.pop(scored.run.id, {})
+        for score in scored.scores:
+            usage, before = score.usage, known.get(score.key, Usage())
+            model = identifier(score.engine)
+            more = max(0, usage.prompt_tokens - before.prompt_tokens)
+            self._tokens.add(more, {"model": model, "type": "input"})
+            more = max(0, usage.output_tokens - before.output_tokens)
+            self._tokens.add(more, {"model": model, "type": "output"})
+            self._requests.add(max(0, usage.requests - before.requests), {"model": model})
+        if scored.run.status == "open":
+            self._counted[scored.run.id] = known | {score.key: score.usage for score in scored.scores}
+            if len(self._counted) > _MOST_OPEN:
+                self._counted.popitem(last=False)
 
 
 def _described(name: str) -> tuple[str, str, str]:

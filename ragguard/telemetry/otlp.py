@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
 from typing import Any
+from urllib.parse import urlsplit
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -36,12 +37,18 @@ def endpoint(address: str) -> tuple[str, dict[str, str]]:
     """Returns an OTLP/HTTP address without credentials, and the header that its credentials make."""
     bare, credentials = split_credentials("otlp", address, "an http:// or https:// address")
     base = bare.rstrip("/")
-    if not base.startswith(("http://", "https://")) or base.endswith(SIGNALS):
+    if not base.startswith(("http://", "https://")) or urlsplit(base).path.rstrip("/").endswith(SIGNALS):
         raise InvalidInput(
             "otlp", bare, "an http:// or https:// address, such as http://localhost:4318, to which /v1/traces and the "
             "like are added here",
         )  # fmt: skip
     return base, {"authorization": credentials.header} if credentials else {}
+
+
+def signal_url(base: str, signal: str) -> str:
+    """Returns the address to which a signal, such as `traces`, is sent; a query of the address stays its end."""
+    parts = urlsplit(base)
+    return parts._replace(path=f"{parts.path.rstrip('/')}/v1/{signal}").geturl()
 
 
 class _OwnMetrics(OTLPMetricExporter):
@@ -99,14 +106,14 @@ class Exporting:
                 "telemetry.sdk.ragguard": __version__,
             }
         )
-        self._spans = _CountedSpans(f"{self._base}/v1/traces", headers=headers, timeout=EXPORT_S)
+        self._spans = _CountedSpans(signal_url(self._base, "traces"), headers=headers, timeout=EXPORT_S)
         self._batches = _CountedBatches(self._spans)
         self._due, self._closed = 0, False
         self.traces = TracerProvider(resource=resource, shutdown_on_exit=False)
         self.traces.add_span_processor(self._batches)
         readers = []
         if not spans_only:
-            exporter = _OwnMetrics(f"{self._base}/v1/metrics", headers=headers, timeout=EXPORT_S)
+            exporter = _OwnMetrics(signal_url(self._base, "metrics"), headers=headers, timeout=EXPORT_S)
             exporter.process = os.getpid()
             readers.append(PeriodicExportingMetricReader(exporter))
         self.metrics = MeterProvider(readers, resource=resource, shutdown_on_exit=False)

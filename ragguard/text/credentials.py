@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from ragguard.errors import InvalidInput
@@ -63,6 +63,15 @@ def checked_headers(argument: str, given: object) -> dict[str, str]:
             raise InvalidInput(argument, f"a value of {name.strip()} with other characters", _HEADERS)
         headers[name.strip()] = value.strip()
     return headers
+
+
+def keep_keys_secret(options: Mapping[str, Any]) -> None:
+    """Registers the values of options that hold keys by their names, such as `hf_token`, also within other options."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            keep_keys_secret(value)
+        elif isinstance(value, str) and _HOLDS_KEYS.search(str(name)):
+            keep_secret(value)
 
 
 def header_lines(argument: str, text: str) -> dict[str, str]:

@@ -85,13 +85,36 @@ def test_a_run_that_is_continued_is_named_as_the_store_knows_it(store):
     assert [one.id for one in store.run("old").steps] == ["old-s0", "old-s1", "later"]
 
 
-def test_only_a_run_that_is_open_has_scores_so_far(store):
+def test_only_a_run_that_is_open_has_news_so_far(store):
     run = a_run()
     begin(store, run)
     end(store, run)
     assert so_far(store, run, provisional(scores_of(run))) is None
     assert so_far(store, a_run("nobody"), provisional(scores_of(run))) is None
-    assert store.scores("r1") == []
+
+
+@pytest.mark.parametrize("late", ["open", "due", "scored"])
+def test_the_cost_of_live_scoring_is_in_the_final_scores_whenever_it_came(store, late):
+    """The models were asked before the run's end; its final scoring then reads a cache, and would have cost nothing."""
+    run = a_run()
+    begin(store, run)
+    live, final = (
+        provisional(scores_of(run, 0.4), COST),
+        [replace(one, usage=CACHED) for one in scores_of(run, 0.5)],
+    )
+    if late == "open":
+        so_far(store, run, live)
+    end(store, run)
+    if late == "due":
+        so_far(store, run, live)
+    news = store_scores(store, run, final)
+    if late == "scored":
+        so_far(store, run, live)
+    else:
+        assert [one.usage for one in news] == [COST] * 3, "sinks get it, too"
+    found = store.scores("r1")
+    assert [(one.value, one.provisional) for one in found] == [(0.5, False)] * 3
+    assert sum((one.usage.prompt_tokens for one in found), 0) == 3 * COST.prompt_tokens
 
 
 def test_a_score_that_changes_replaces_itself_and_one_that_does_not_is_no_news(store):
@@ -114,7 +137,7 @@ def test_the_end_takes_the_mark_away_and_keeps_what_was_paid(store):
     so_far(store, run, provisional(scores_of(run, 0.5), CACHED))
     end(store, run)
     final = [replace(one, usage=CACHED) for one in scores_of(run, 0.5)]
-    assert store_scores(store, run, final) == final
+    assert store_scores(store, run, final) == [replace(one, usage=COST) for one in final]
     found = store.scores("r1")
     assert [one.provisional for one in found] == [False] * 3
     assert [one.usage for one in found] == [COST] * 3

@@ -19,7 +19,7 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard
 from ragguard.telemetry.otel import OtelSink
-from ragguard.telemetry.otlp import ExportError
+from ragguard.telemetry.otlp import ExportError, signal_url
 
 
 @pytest.fixture
@@ -216,3 +216,14 @@ def test_each_sink_of_a_provider_has_its_own_series_of_losses(caplog):
     assert {point.value for point in told["ragguard.queue.depth"]} == {0}
     assert len({point.attributes["ragguard.sink"] for point in told["ragguard.dropped"]}) == 4
     meters.shutdown()
+
+
+def test_a_key_in_the_query_of_otlp_is_in_no_report_and_stays_the_end_of_the_address():
+    with RagGuard(
+        "nano", store=None, scorers=("utility",), otlp="http://127.0.0.1:9?api_key=query-key-0815"
+    ) as rg:
+        with rg.run("Who founded Corwell Mills?") as run:
+            run.retrieved("Who?", [Passage("Ursula Almberg founded Corwell Mills.")])
+        report = str(rg.flush(20))
+    assert "query-key-0815" not in report
+    assert signal_url("http://c:4318?api_key=K", "traces") == "http://c:4318/v1/traces?api_key=K"

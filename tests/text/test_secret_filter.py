@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
+from ragguard.engines.http.http_client import HttpClient
 from ragguard.errors import EngineRejected, InvalidInput
-from ragguard.text.credentials import checked_headers, checked_key, split_credentials
+from ragguard.text.credentials import checked_headers, checked_key, keep_keys_secret, split_credentials
 from ragguard.text.secret_filter import (
     clean_cause,
     keep_secret,
@@ -161,3 +162,22 @@ def test_character_that_is_not_what_it_seems_is_marked_or_left_out(characters, s
 @pytest.mark.parametrize("text", ["plain", "two\nlines", "Zoë", "می‌روم", "👩‍🔬", "東京"])
 def test_text_that_people_write_stays(text):
     assert strip_control_characters(text) == text
+
+
+def test_options_that_hold_keys_by_their_names_are_secret():
+    keep_keys_secret(
+        {"max_model_len": "8192-blocks", "hf_token": "tk-51-abcdefgh", "hf": {"api_key": "inner-key-77"}}
+    )
+    shown = without_secrets("tk-51-abcdefgh inner-key-77 8192-blocks")
+    assert shown == "… … 8192-blocks"
+
+
+def test_loggers_of_the_http_client_print_no_key_of_an_address(caplog):
+    connection = HttpClient("http://127.0.0.1:9/v1?api_key=query-key-4711")
+    assert connection.address
+    with caplog.at_level(logging.INFO, "httpx"):
+        logging.getLogger("httpx").info(
+            'HTTP Request: %s "200"', "http://127.0.0.1:9/v1/models?api_key=query-key-4711"
+        )
+    assert "query-key-4711" not in caplog.text
+    assert "api_key=…" in caplog.text

@@ -45,7 +45,7 @@ from ragguard.text.credentials import (
     header_lines,
     split_credentials,
 )
-from ragguard.text.secret_filter import clean_cause
+from ragguard.text.secret_filter import clean_cause, logger
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,8 @@ def key_from_environment(address: Address) -> str | None:
 
 
 _CONNECT_S = 10.0
+_CLIENT_LOGGERS = ("httpx", "httpcore.connection", "httpcore.http11")
+"""The loggers that print addresses, and so the keys in their queries; `logger` cleans what they print."""
 """Seconds that connecting to a server may take."""
 _CONNECTIONS = 64
 """The most connections of one event loop to a server."""
@@ -126,6 +128,8 @@ class HttpClient:
             raise InvalidInput("timeout_s", timeout_s, "more than 0 seconds")
         self.timeout_s = timeout_s
         given = api_key is not None
+        for name in _CLIENT_LOGGERS:
+            logger(name)
         self._key = checked_key("api_key", api_key) if given else key_from_environment(self.address)
         self._headers = header_lines("RAGGUARD_HEADERS", os.environ.get("RAGGUARD_HEADERS", ""))
         self._headers |= checked_headers("headers", headers or {})

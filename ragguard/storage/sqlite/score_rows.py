@@ -40,8 +40,8 @@ _SAID = ("value", "stderr", "expectation", "label", "explanation", "passage_id",
 def insert_scores(connection: sqlite3.Connection, run: int, scores: Iterable[Score]) -> list[Score]:
     """Writes the scores that are not stored yet, and those that replace a provisional one; returns these.
 
-    They are returned with their own cost; what was paid for the provisional one is added in the store. A stored score
-    that is not provisional stays, as does a provisional one that says the same and cost nothing more.
+    What was paid for the provisional score is added to the cost of the one that replaces it. A stored score that is not
+    provisional stays, as does a provisional one that says the same and cost nothing more.
     """
     final, provisional = set[bytes](), dict[bytes, sqlite3.Row]()
     for key, may_change in connection.execute(
@@ -61,8 +61,7 @@ def insert_scores(connection: sqlite3.Connection, run: int, scores: Iterable[Sco
             continue
         before = provisional.get(key)
         if before is not None:
-            # Prompts that were answered from a cache are counted where they were asked.
-            more = replace(cost, prompts=cost.prompts - cost.cached, cached=0)
+            more = _asked(cost)
             cost = usage_of(before["usage"]) + more
         row = _row(run, key, score, _origin(connection, score, origins), cost)
         if before is not None:
@@ -71,10 +70,26 @@ def insert_scores(connection: sqlite3.Connection, run: int, scores: Iterable[Sco
                 continue
             replaced.append((key,))
         rows.append(row)
-        new[key] = score
+        new[key] = score if before is None else replace(score, usage=cost)
     connection.executemany("DELETE FROM scores WHERE key = ?", replaced)
     connection.executemany(_INSERT, rows)
     return list(new.values())
+
+
+def add_costs(connection: sqlite3.Connection, scores: Iterable[Score]) -> None:
+    """Adds the costs of provisional scores that came too late to the final scores of the same keys."""
+    find = f"SELECT usage FROM scores WHERE key = ? AND NOT ({IS_PROVISIONAL})"
+    for score in scores:
+        key = key_of(score)
+        stored = connection.execute(find, (key,)).fetchone()
+        if stored is not None and (more := _asked(score.usage)) != Usage():
+            total = usage_text(usage_of(stored[0]) + more)
+            connection.execute("UPDATE scores SET usage = ? WHERE key = ?", (total, key))
+
+
+def _asked(cost: Usage) -> Usage:
+    """Returns a cost without the prompts that a cache answered: these are counted where they were asked."""
+    return replace(cost, prompts=cost.prompts - cost.cached, cached=0)
 
 
 def delete_outdated(

@@ -28,7 +28,7 @@ from ragguard.storage.sqlite.ledger import Claim, Left, ScoringOutcome
 from ragguard.storage.sqlite.passages import PassageTable
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.run_names import find_run, find_runs
-from ragguard.storage.sqlite.score_rows import insert_scores
+from ragguard.storage.sqlite.score_rows import add_costs, insert_scores
 from ragguard.storage.sqlite.writing import EventBatch, Writing
 from ragguard.text.plain import plain_metadata
 from ragguard.text.secret_filter import logger
@@ -271,10 +271,16 @@ class Store(StoreReader):
         references: Sequence[str] | None,
     ) -> list[Score] | None:
         """Stores the provisional results of an open run; returns the scores that are new or have changed. Returns
-        None and stores nothing where the run has ended since."""
+        None if the run has ended since; its final scores then get the costs of these."""
         with self._transaction() as db:
-            head = db.execute("SELECT seq, status FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
-            if head is None or head["status"] != "open":
+            find = "SELECT seq, status, due_ns FROM runs WHERE id = ?"
+            head = db.execute(find, (storable(run_id),)).fetchone()
+            if head is None:
+                return None
+            if head["status"] != "open":
+                add_costs(db, scores)
+                if head["due_ns"] is not None:  # scoring the end replaces these, and adds their costs
+                    insert_scores(db, head["seq"], scores)
                 return None
             db.execute("DELETE FROM failures WHERE run = ?", (head["seq"],))
             ledger.insert_failures(db, head["seq"], "", failures)
