@@ -20,7 +20,6 @@ from ragguard.telemetry import names as n
 from ragguard.telemetry.attributes import score_name
 from ragguard.telemetry.values import identifier
 
-
 _MOST_OPEN = 4096
 """The most open runs whose counted costs are remembered."""
 
