@@ -190,6 +190,8 @@ class Continuation:
     text: str
     logprobs: tuple[float, ...]
     """The log-probability of each token of the text; what ends an answer is not among them."""
+    end: float | None = None
+    """The log-probability that the answer ends behind the text; None where the engine does not tell it."""
 
     @property
     def mean(self) -> float:
@@ -198,7 +200,7 @@ class Continuation:
 
     @property
     def total(self) -> float:
-        """The log-probability of the whole text."""
+        """The log-probability of the whole text, whatever follows it."""
         return sum(self.logprobs)
 
 

@@ -69,6 +69,16 @@ def _other(match: re.Match[str]) -> str:
     return "·" if replaced == match.group() else replaced
 
 
+def plain_text(messages: Sequence[Message]) -> str:
+    """Returns the prompt of a model without a chat template. It ends with a colon, behind which the answer follows."""
+    text = "\n\n".join(message.content for message in messages).rstrip()
+    return text if text.endswith(":") or not text else f"{text}\nAnswer:"
+
+
+PLAIN_ANSWER = "Question: Who?\nAnswer: Ada"
+LINE_ENDS = ("\n", "\n\n", "\n\n\n")
+"""The texts that end an answer of a model without a chat template, which goes on with the next question."""
+
 SWITCH_OFF = {"enable_thinking": False, "thinking": False}
 """Chat-template arguments by which the common templates switch thinking off; others ignore them."""
 

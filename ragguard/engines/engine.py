@@ -106,7 +106,7 @@ class Verbs(ABC):
         values, rows, cuts = iter(reply.values), list[list[Continuation]](), dict[int, int]()
         for index, row in enumerate(asked):
             own = [(prompt.text, *next(values)) for prompt in row]
-            rows.append([Continuation(text, logprobs) for text, logprobs, _ in own])
+            rows.append([Continuation(text, logprobs, end) for text, logprobs, end, _ in own])
             if cut := max((cut for *_, cut in own), default=0):
                 cuts[index] = cut
         return Continuations(rows, reply.usage, cuts)

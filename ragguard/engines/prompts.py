@@ -43,6 +43,7 @@ TASKS: tuple[str, ...] = get_args(Task)
 
 _SETS = {
     "default": files("ragguard.engines") / "prompt_sets" / "default.toml",
+    "plain": files("ragguard.engines") / "prompt_sets" / "plain.toml",
     "decisions": files("ragguard.engines") / "prompt_sets" / "decisions.toml",
     "nano": files("ragguard.engines") / "nano" / "prompts.toml",
 }
@@ -210,8 +211,9 @@ def load_prompts(source: str | Path | PromptSet) -> PromptSet:
     """Returns a set of prompts by its name, from a TOML file, or as it is given.
 
     Args:
-        source: `default`, `decisions`, `default+decisions` (asks by the first and judges by the second), `nano`, a path
-            to a TOML file (docs/how-to/prompts.md describes it), or a PromptSet.
+        source: `default`, `plain` (for models without a chat template), `decisions`, `default+decisions` (asks by the
+            first and judges by the second), `nano`, a path to a TOML file (docs/how-to/prompts.md describes it), or a
+            PromptSet.
     """
     if isinstance(source, PromptSet):
         return source

@@ -201,8 +201,8 @@ def samples_value(samples: Sequence[Sample]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ContinuationRequest(PromptRequest):
-    """A request for the log-probabilities of the text behind each prompt. Its values are `(log-probabilities, tokens
-    cut)`."""
+    """A request for the log-probabilities of the text behind each prompt. Its values are `(log-probabilities, that of
+    the answer's end behind it or None, tokens cut)`."""
 
     async def ask(self, engine: Engine) -> Reply:
         """Asks an engine from elsewhere, which has the verb if it has an attribute of its name."""
@@ -215,8 +215,11 @@ class ContinuationRequest(PromptRequest):
         prompts = [prompt.without_cuts() for prompt in self.prompts]
         rows = await verb(prompts, [[prompt.text] for prompt in self.prompts])
         cuts = getattr(rows, "truncated", {})
-        values = [(tuple(one.logprobs), cuts.get(index, 0)) for index, (one,) in enumerate(rows)]
+        values = [
+            (tuple(one.logprobs), getattr(one, "end", None), cuts.get(index, 0))
+            for index, (one,) in enumerate(rows)
+        ]
         return Reply(values, getattr(rows, "usage", Usage()))
 
     def stem(self, info: EngineInfo) -> str:
-        return f"{info.fingerprint} continuation"
+        return f"{info.fingerprint} continuation to its end"

@@ -68,6 +68,8 @@ class Tokens(Protocol):
     """The text after the template, where the answer begins."""
     special: SpecialTokens
     """The model's special tokens, as far as they are shown."""
+    ends: frozenset[int]
+    """The ids of the tokens that end an answer, as far as they are known."""
 
     async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> Sequence[Rendered]:
         """Returns each prompt as the model gets it, `ending` included."""
@@ -121,7 +123,8 @@ class TokenModel(Protocol):
     async def text_logprobs(
         self, request: ContinuationRequest, texts: Sequence[tuple[int, ...]]
     ) -> tuple[list[list[float]], Usage]:
-        """Returns the log-probabilities of the tokens of each prompt's text.
+        """Returns the log-probabilities of the tokens of each prompt's text, and behind them that of the answer's end:
+        of any token of `tokens.ends`, where there are any.
 
         Raises PromptTooLong where a prompt does not fit together with its text.
         """
@@ -218,9 +221,12 @@ class ProfiledModel:
         async def ask(request: ContinuationRequest) -> tuple[list[Value], Usage]:
             own = [ids_of[prompt.text] for prompt in request.prompts]
             rows, usage = await self.model.text_logprobs(request, own)
-            return [(tuple(checked_logprob(value) for value in row),) for row in rows], usage
+            found = [tuple(map(checked_logprob, row)) for row in rows]
+            if not self.model.tokens.ends:
+                return [(row, None) for row in found], usage
+            return [(row[:-1], row[-1]) for row in found], usage
 
-        return ask, max(map(len, ids))
+        return ask, 1 + max(map(len, ids))
 
     async def _draw(self, request: DrawRequest) -> tuple[list[Value], Usage]:
         # All greedy answers are equal.
@@ -233,12 +239,14 @@ async def find_out(model: TokenModel) -> ProfiledModel:
     """Returns a model with its profile; it is asked some small questions."""
     tokens, notes = model.tokens, []
     if tokens.plain:
-        notes.append("the model has no chat template: prompts are plain text; use an instruction-tuned model")
+        notes.append(
+            "the model has no chat template: the prompt set `plain` asks it; an instruction-tuned model judges better"
+        )
     if tokens.folds:
         notes.append(
             "the chat template knows no system turn: instructions are put before the first user turn"
         )
-    prompts, question = "default", QUESTION
+    prompts, question = "plain" if tokens.plain else "default", QUESTION
     if await _is_nano(tokens):
         prompts = "nano"
         example = load_prompts("nano").render("relevance", ["Ada Berg founded it."], query="Who founded it?")
@@ -257,7 +265,8 @@ async def find_out(model: TokenModel) -> ProfiledModel:
         tokens.ending += thought.empty
         notes.append(f"the model thinks first ({thought.opens}): an empty thought is put before its answer")
     masses = {prefix: await _mass(model, question, ids) for prefix, ids in letters.items()}
-    prefix = " " if masses[" "] >= ENOUGH_MASS > masses[""] else ""
+    # A plain prompt ends with a colon, and the answer follows behind a space.
+    prefix = " " if tokens.plain or masses[" "] >= ENOUGH_MASS > masses[""] else ""
     thinks = bool(opened or thought) and masses[prefix] < ENOUGH_MASS
     if thinks:
         notes.append("the model goes on thinking, which cannot be switched off")

@@ -200,10 +200,20 @@ def likelihood(logprobs: Sequence[ArrayLike]) -> float:
     return max((math.exp(_mean(one)) for one in arrays.items("logprobs", logprobs)), default=math.nan)
 
 
-def likelihood_total(logprobs: Sequence[ArrayLike]) -> float:
-    """Returns the sum of the probabilities of the references, each the product over its tokens; nan for none."""
-    totals = [math.exp(float(np.sum(_read(one)))) for one in arrays.items("logprobs", logprobs)]
-    return min(1.0, sum(totals)) if totals else math.nan
+def likelihood_total(logprobs: Sequence[ArrayLike], ends: Sequence[float | None] | None = None) -> float:
+    """Returns the probability that the answer is one of the references, which must differ; nan for none.
+
+    `ends` has the log-probability that the answer ends behind each reference: an answer that goes on is another one.
+    Where it is not known, that of the likeliest reference without it counts, as an upper bound: "New York" is in "New
+    York Times", so that both cannot be added.
+    """
+    texts = [float(np.sum(_read(one))) for one in arrays.items("logprobs", logprobs)]
+    known: list[float | None] = [None] * len(texts) if ends is None else [*arrays.items("ends", ends)]
+    if len(known) != len(texts):
+        raise InvalidInput("ends", ends, "one log-probability, or None, for each reference")
+    whole = [math.exp(text + end) for text, end in zip(texts, known, strict=True) if end is not None]
+    begun = max((math.exp(text) for text, end in zip(texts, known, strict=True) if end is None), default=0.0)
+    return min(1.0, sum(whole) + begun) if texts else math.nan
 
 
 def mean_logprob(logprobs: Sequence[ArrayLike]) -> float:
@@ -238,7 +248,7 @@ declare(
     ),
     Metric(
         "likelihood_total", "Probability of the references",
-        "How probable the model finds the references as whole texts, all together.", unit="probability",
+        "How probable it is that the model's answer is one of the references, its end included.", unit="probability",
         needs="the probabilities of given texts, references (or the run's own answer)", source=SOURCE, levels=("step",),
         function=likelihood_total,
     ),

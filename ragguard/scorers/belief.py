@@ -293,7 +293,9 @@ def _sure(likely: Beliefs) -> dict[Key, BeliefIn]:
     probability p and 1: the middle, with half the gap as its error."""
     found: dict[Key, BeliefIn] = {}
     for key, known in likely.items():
-        if isinstance(known, BeliefIn) and (p := known.estimates["total"].value) >= _SURE:
+        if not isinstance(known, BeliefIn) or not known.ended:
+            continue
+        if (p := known.estimates["total"].value) >= _SURE:
             middle, none = Estimate((1 + p) / 2, (1 - p) / 2), Estimate(math.nan, math.nan)
             estimates: dict[Kind, Estimate] = {"soft": middle, "hard": middle, "entropy": none}
             found[key] = BeliefIn(estimates, {"how": "likelihood"})
@@ -362,6 +364,8 @@ def _write(
                 stderr, facts["orders"] = math.hypot(stderr, spread), len(orders)
             for one in known.values():
                 facts |= one.metadata
+            if kind == "total" and not all(one.ended for one in known.values()):
+                facts["bound"] = "upper"
             if cut := max((one.metadata.get(CUT_TOKENS, 0) for one in known.values()), default=0):
                 facts[CUT_TOKENS] = cut
             if dropped := max((layout.contexts[key].dropped for key in known), default=0):

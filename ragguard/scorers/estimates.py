@@ -190,6 +190,8 @@ class BeliefIn(NamedTuple):
 
     estimates: Mapping[Kind, Estimate]
     metadata: Mapping[str, Any]
+    ended: bool = True
+    """False if the engine does not tell how probable the answer's end is: the total is then an upper bound."""
 
 
 Beliefs: TypeAlias = dict[Key, BeliefIn | RagguardError]
@@ -325,6 +327,7 @@ async def likelihoods(
 ) -> Beliefs:
     """Asks for the likelihood of the references in each context."""
     prompts, question = view.setting.prompts, view.run.question
+    references = list(dict.fromkeys(text.strip() for text in references))
     questions = [
         asked_likelihood(prompts, question, context.passages, text, cut_order=context.cut_order)
         for context in contexts.values()
@@ -340,11 +343,11 @@ def _likely(answers: list[TextAnswer | RagguardError]) -> BeliefIn | RagguardErr
         texts = [answered(answer) for answer in answers]
     except RagguardError as error:
         return error
-    logprobs = [text.logprobs for text in texts]
+    logprobs, ends = [text.logprobs for text in texts], [text.end for text in texts]
     cut = max(text.truncated for text in texts)
     found: dict[Kind, Estimate] = {
         "per_token": Estimate(likelihood(logprobs)),
-        "total": Estimate(likelihood_total(logprobs)),
+        "total": Estimate(likelihood_total(logprobs, ends)),
         "mean_logprob": Estimate(mean_logprob(logprobs)),
     }
-    return BeliefIn(found, {CUT_TOKENS: cut} if cut else {})
+    return BeliefIn(found, {CUT_TOKENS: cut} if cut else {}, ended=None not in ends)

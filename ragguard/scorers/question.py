@@ -100,8 +100,8 @@ class TextQuestion:
 
     def answer(self, value: Value, usage: Usage) -> TextAnswer:
         """Returns the answer that a value of the call's reply is."""
-        logprobs, cut = value
-        return TextAnswer(logprobs, cut, usage)
+        logprobs, end, cut = value
+        return TextAnswer(logprobs, end, cut, usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +166,8 @@ class TextAnswer:
     """The log-probabilities of the tokens of the given text."""
 
     logprobs: tuple[float, ...]
+    end: float | None = None
+    """The log-probability that the answer ends behind the text; None where the engine does not tell it."""
     truncated: int = 0
     """How many tokens were cut from the prompt to make it fit."""
     usage: Usage = field(default_factory=Usage)

@@ -149,10 +149,27 @@ def test_likelihood_is_the_geometric_mean_over_tokens_of_the_best_reference():
     assert likelihood([[0.0]]) == 1.0
 
 
-def test_total_is_the_sum_of_the_probabilities_of_whole_texts():
+def test_total_is_the_sum_of_the_probabilities_of_whole_texts_with_their_ends():
+    assert likelihood_total([HALVES], [0.0]) == pytest.approx(0.25)
+    assert likelihood_total([HALVES, QUARTER], [0.0, math.log(0.5)]) == pytest.approx(0.375)
+    # A reader that always says "New York Times" does not say "New York".
+    assert likelihood_total([[math.log(0.98)]], [math.log(1e-4)]) < 1e-3
+    with pytest.raises(InvalidInput, match="ends"):
+        likelihood_total([HALVES], [])
+
+
+def test_total_without_known_ends_is_an_upper_bound_that_adds_no_texts_which_may_begin_alike():
     assert likelihood_total([HALVES]) == pytest.approx(0.25)
-    assert likelihood_total([HALVES, QUARTER]) == pytest.approx(0.5)
-    assert likelihood_total([[0.0], [0.0]]) == 1.0
+    assert likelihood_total([HALVES, HALVES]) == pytest.approx(0.25)
+    assert likelihood_total([HALVES, QUARTER], [None, 0.0]) == pytest.approx(0.5)
+
+
+@given(st.lists(st.tuples(st.floats(-20, 0), st.floats(-20, 0) | st.none()), min_size=1, max_size=6))
+def test_another_reference_never_lowers_the_total(texts):
+    logprobs, ends = [[text] for text, _ in texts], [end for _, end in texts]
+    totals = [likelihood_total(logprobs[:n], ends[:n]) for n in range(1, len(texts) + 1)]
+    assert totals == sorted(totals)
+    assert totals[-1] <= 1
 
 
 @pytest.mark.parametrize("function", [likelihood, likelihood_total, mean_logprob])

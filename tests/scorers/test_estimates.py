@@ -96,7 +96,7 @@ async def test_likelihood_of_a_step_is_the_engines_probability_of_the_reference_
         max(math.exp(one.mean) for one in found), abs=1e-3
     )
     assert values(results, "likelihood_total")[-1] == pytest.approx(
-        sum(math.exp(one.total) for one in found), abs=1e-3
+        sum(math.exp(one.total + one.end) for one in found), abs=1e-3
     )
 
 
@@ -159,3 +159,23 @@ async def test_auto_draws_where_the_reference_is_not_nearly_certain_and_more_whe
     assert found["seper", "gold"].metadata["how"] == "likelihood"
     assert found["seper", "other"].metadata["samples"] == 10
     assert found["delta_likelihood", "gold"].value > 0.9
+
+
+@pytest.mark.parametrize(("end", "bound"), [(-7.0, None), (None, "upper")])
+async def test_auto_does_not_believe_the_beginning_of_a_longer_answer(end, bound):
+    """The reader always says "New York Times": "New York" is its beginning and no answer of its."""
+    engine = LikelyEngine(
+        likely=lambda prompt, text: -0.005,
+        end=end,
+        answer=lambda text, index: "New York Times",
+        label=lambda text, label: {"A": 0.1, "B": 0.1, "C": 0.8}.get(label),
+        capabilities=frozenset({"batch", "n_samples", "sample_logprobs", "continuations", "exact_labels"}),
+    )
+    step = RetrievalStep(id="s", run_id="r", index=0, query="q", passages=[Passage("It is a paper.")])
+    run = Run(id="r", question="Which?", references=["New York", "New York "], answer="Times", steps=[step])
+    results = await ScoringPipeline(engine, scorers=[Belief(by="auto")]).results(run)
+    assert only(results, "seper").value == pytest.approx(0.1, abs=0.02)
+    total = only(results, "likelihood_total")
+    assert total.metadata.get("bound") == bound
+    assert total.value == pytest.approx(math.exp(-0.01 + (end or 0)), abs=1e-6)
+    assert only(results, "likelihood").value == pytest.approx(math.exp(-0.005))

@@ -97,9 +97,34 @@ class EngineContract:
             return
         found = await subject.engine.continuations(PROMPTS, texts)
         assert [[one.text for one in row] for row in found] == texts
+        if "sequence" not in (await subject.engine.info()).capabilities:
+            return
         for prompt, row in zip(PROMPTS, found, strict=True):
             labels = await subject.engine.label_probs([prompt], [one.text for one in row], mode="sequence")
             assert np.allclose(np.exp([one.total for one in row]), labels.p[0], atol=1e-3, rtol=1e-2)
+
+    async def test_continuations_of_an_answer_are_the_probabilities_with_which_it_was_drawn(
+        self, subject: Subject
+    ) -> None:
+        if not {"continuations", "sample_logprobs"} <= (await subject.engine.info()).capabilities:
+            return
+        drawn = await subject.engine.sample(PROMPTS, n=1, max_tokens=12, temperature=0.0)
+        compared = 0
+        for prompt, (answer,) in zip(PROMPTS, drawn, strict=True):
+            if not (answer.finished and answer.text and answer.logprobs):
+                continue
+            ((own, longer),) = await subject.engine.continuations(
+                [prompt], [[answer.text, answer.text + " 5"]]
+            )
+            assert own.end is not None
+            assert longer.end is not None
+            assert -30 <= own.end <= 0
+            if len(own.logprobs) == len(answer.logprobs):
+                assert np.allclose(own.logprobs, answer.logprobs, atol=2e-3)
+                # What was drawn behind the text was the end: nothing is likelier there.
+                assert own.end >= longer.logprobs[-1] - 1e-3
+                compared += 1
+        assert compared or not subject.words_are_tokens
 
     async def test_continuations_do_not_depend_on_what_else_is_asked(self, subject: Subject) -> None:
         if "continuations" not in (await subject.engine.info()).capabilities:

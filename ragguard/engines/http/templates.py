@@ -15,7 +15,7 @@ from itertools import cycle
 from typing import Any, TypeVar
 
 from ragguard.engines.base import Message, Prompt, Role, folded
-from ragguard.engines.chat_frames import SWITCH_OFF, SpecialTokens
+from ragguard.engines.chat_frames import LINE_ENDS, PLAIN_ANSWER, SWITCH_OFF, SpecialTokens, plain_text
 from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.http.replies import needed, optional
 from ragguard.errors import EngineProtocolError, EngineRejected
@@ -58,6 +58,7 @@ class Templates:
         """True where there is no template: the messages themselves are the prompt."""
         self.folds = False
         """True where the template knows no system turn: its text is put before the first user turn."""
+        self.ends: frozenset[int] = frozenset()
         self._shapes: dict[tuple[Role, ...], Shape] = {}
 
     async def learn(self) -> None:
@@ -71,6 +72,8 @@ class Templates:
             if "template" not in str(error).lower():
                 raise
             self.plain = True
+            before, *lines = [await self.tokens(PLAIN_ANSWER + end) for end in ("", *LINE_ENDS)]
+            self.ends = frozenset(ids[-1] for ids in lines if ids[:-1] == before)
             return
         turns = Message("system", _mark(0)), Message("user", _mark(1))
         try:
@@ -79,6 +82,9 @@ class Templates:
             self.folds = True
         await self._shape(self._turns(turns), None)
         self.special = SpecialTokens(await self._shown_tokens())
+        with suppress(EngineRejected):  # a template that takes no answer does not show how one ends
+            answered = await self._shape((Message("user", _mark(0)), Message("assistant", _mark(1))), None)
+            self.ends = frozenset((await self.tokens(answered.pieces[-1].lstrip()))[:1])
 
     async def _shown_tokens(self) -> set[str]:
         """Returns the tokens that the server's template puts around messages, and those of its tokenizer's settings
@@ -99,6 +105,9 @@ class Templates:
         """Returns each prompt as the model gets it, `ending` included."""
         texts = []
         for prompt in prompts:
+            if self.plain:
+                texts.append(plain_text(prompt.messages) + self.ending)
+                continue
             messages = self._turns(prompt.messages)
             texts.append((await self._shape(messages, deadline)).render(messages) + self.ending)
         return texts
@@ -144,8 +153,6 @@ class Templates:
 
     async def _learned(self, roles: tuple[Role, ...], deadline: float | None) -> Shape:
         """Raises EngineRejected where a shape gives other tokens than the server."""
-        if self.plain:
-            return Shape(("", *["\n\n"] * (len(roles) - 1), "\n"), trims=False)
         marked = [Message(role, _mark(at)) for at, role in enumerate(roles)]
         text = await self.text_of(await self._templated(marked, deadline), deadline)
         pieces = []

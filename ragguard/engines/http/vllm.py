@@ -85,15 +85,9 @@ class VllmModel:
         else:  # then there is one ask, and no prompt needs to become ids
             continued = await self.tokens.render(request.prompts, request.deadline)
         tokens = sorted({token for ask in asks for token in ask.tokens})
-        body: dict[str, Any] = {
-            "max_tokens": 1,
-            "temperature": 1.0,
-            "return_tokens_as_token_ids": True,
-            "logprobs": 1,
-            "logprob_token_ids": tokens,
-        }
+        body = {"max_tokens": 1, "temperature": 1.0, **_shown(tokens)}
         choices, usage = await self._ask(continued, 1, body, request)
-        names = [f"token_id:{token}" for token in tokens]
+        names = list(map(_name, tokens))
         logprobs = np.array([_next_logprobs(choice, names, self._url) for choice in choices])
         size = len(request.prompts)
         values = [
@@ -113,6 +107,8 @@ class VllmModel:
         }
         if request.seed is not None:
             body["seed"] = request.seed % _SEEDS
+        if self.tokens.plain:
+            body["stop_token_ids"] = sorted(self.tokens.ends)
         rendered = await self.tokens.render(request.prompts, request.deadline)
         choices, usage = await self._ask(rendered, n, body, request)
         answers = [_sample(choice, self._url) for choice in choices]
@@ -127,10 +123,14 @@ class VllmModel:
     async def text_logprobs(
         self, request: ContinuationRequest, texts: Sequence[tuple[int, ...]]
     ) -> tuple[list[list[float]], Usage]:
-        """Asks for the log-probabilities of all prompts with their texts as token ids, and takes those of the texts."""
+        """Asks for the log-probabilities of all prompts with their texts as token ids, and takes those of the texts and
+        of what ends them."""
         prompts = await self.tokens.rows(request.prompts, request.deadline)
         rows = list(zip(prompts, texts, strict=True))
-        body = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
+        ends = sorted(self.tokens.ends)
+        body: dict[str, Any] = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
+        if ends:
+            body |= _shown(ends)
         choices, usage = await self._ask([[*prompt, *text] for prompt, text in rows], 1, body, request)
         found = []
         for (prompt, text), choice in zip(rows, choices, strict=True):
@@ -141,7 +141,11 @@ class VllmModel:
                 raise EngineProtocolError(
                     f"{self._url}: the log-probabilities of the prompt were asked for and are missing"
                 )
-            found.append([checked_logprob(value) for value in values])
+            own_values = [checked_logprob(value) for value in values]
+            if ends:
+                after = _next_logprobs(choice, list(map(_name, ends)), self._url)
+                own_values.append(float(np.logaddexp.reduce(after)))
+            found.append(own_values)
         return found, usage
 
     async def _ask(
@@ -155,6 +159,15 @@ class VllmModel:
         asked = {**common, "prompt": list(prompts)}
         answer = await self._client.ask("/completions", asked, deadline=request.deadline)
         return _ordered(answer, len(prompts) * n, self._url), usage_of(answer, len(prompts))
+
+
+def _shown(tokens: Sequence[int]) -> dict[str, Any]:
+    """Returns the parameters by which the server shows the log-probabilities of these tokens as the next one."""
+    return {"return_tokens_as_token_ids": True, "logprobs": 1, "logprob_token_ids": list(tokens)}
+
+
+def _name(token: int) -> str:
+    return f"token_id:{token}"
 
 
 def _ordered(answer: Any, expected: int, url: str) -> list[Mapping[str, Any]]:

@@ -223,4 +223,5 @@ def _open(file: GgufFile, name: str) -> Loaded:
     size = f"{file.path.stat().st_size}".encode()
     identity = hashlib.sha256(size + ends_of(file.path)).hexdigest()[:16]
     info = described(name, "gguf", identity, transformer.config.max_position_embeddings)
-    return Loaded(Network(transformer, tokenizer.ends), HfTokens(tokenizer), info)
+    tokens = HfTokens(tokenizer, tokenizer.ends)
+    return Loaded(Network(transformer, tokens.ends), tokens, info)

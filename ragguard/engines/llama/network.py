@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.llama.transformer import Floats, Memory, Tokens, Transformer
-from ragguard.engines.local.local_engine import Drawn, Rows, StillWanted, uniform
+from ragguard.engines.local.local_engine import Drawn, Ids, Rows, StillWanted, uniform
 from ragguard.engines.requests import DrawRequest, PromptRequest
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
@@ -62,20 +62,26 @@ class Network:
         ]
 
     def text_logprobs(
-        self, rows: Rows, texts: Rows, request: PromptRequest, still_wanted: StillWanted
+        self, rows: Rows, texts: Rows, ends: Ids, request: PromptRequest, still_wanted: StillWanted
     ) -> list[list[float]]:
-        """Returns the log-probabilities of the tokens of each row's text, which follows it."""
+        """Returns the log-probabilities of the tokens of each row's text, which follows it, and behind them that of any
+        of `ends`, if there are any."""
         out: list[list[float]] = [[] for _ in rows]
 
         def keep(indices: list[int], hidden: Floats) -> None:
             still_wanted()
             for i, states in zip(indices, hidden, strict=True):
                 text = texts[i]
-                found = self._transformer.logprobs(states[-len(text) :])[np.arange(len(text)), list(text)]
-                out[i] = found.astype(np.float64).tolist()
+                found = self._transformer.logprobs(states[-len(text) - last :])
+                out[i] = found[np.arange(len(text)), list(text)].astype(np.float64).tolist()
+                if last:
+                    out[i].append(float(np.logaddexp.reduce(found[-1, list(ends)].astype(np.float64))))
 
-        whole = [[*row, *text[:-1]] for row, text in zip(rows, texts, strict=True)]
-        self._read(whole, [len(text) for text in texts], keep)
+        last = 1 if ends else 0
+        whole = [
+            [*row, *text][: len(row) + len(text) - 1 + last] for row, text in zip(rows, texts, strict=True)
+        ]
+        self._read(whole, [len(text) + last for text in texts], keep)
         return out
 
     def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.local.local_engine import (
     Drawn,
+    Ids,
     Loaded,
     LocalEngine,
     Rows,
@@ -68,10 +69,10 @@ def _open(source: Source, max_batch_tokens: int) -> Loaded:
     found = load(source, "AutoModelForCausalLM")
     # The config names one token that ends an answer, several, or none, and the tokenizer one or none.
     said = (found.model.generation_config.eos_token_id, found.tokenizer.eos_token_id)
-    ends = frozenset(np.hstack([ids for ids in said if ids is not None] or [()]).astype(int).tolist())
+    ends = np.hstack([ids for ids in said if ids is not None] or [()]).astype(int).tolist()
+    tokens = HfTokens(found.tokenizer, ends)
     info = described(source.name, "hf", found.identity, found.context, f", on {found.device}")
-    model = CausalModel(found.model, ends, max_batch_tokens)
-    return Loaded(model, HfTokens(found.tokenizer), info)
+    return Loaded(CausalModel(found.model, tokens.ends, max_batch_tokens), tokens, info)
 
 
 class CausalModel:
@@ -97,15 +98,18 @@ class CausalModel:
         return found
 
     def text_logprobs(
-        self, rows: Rows, texts: Rows, request: PromptRequest, still_wanted: StillWanted
+        self, rows: Rows, texts: Rows, ends: Ids, request: PromptRequest, still_wanted: StillWanted
     ) -> list[list[float]]:
-        """Returns the log-probabilities of the tokens of each row's text, from one pass over row and text."""
+        """Returns the log-probabilities of the tokens of each row's text, and behind them that of any of `ends`, if
+        there are any, from one pass over row and text."""
         found: list[list[float]] = [[] for _ in rows]
         whole = [[*row, *text] for row, text in zip(rows, texts, strict=True)]
         for part, logprobs in self._read(whole, [len(text) for text in texts], still_wanted):
             for own, i in zip(logprobs, part, strict=True):
-                values = own[-1 - len(texts[i]) : -1].cpu().numpy()
+                values = own[-1 - len(texts[i]) :].cpu().numpy()
                 found[i] = values[range(len(texts[i])), list(texts[i])].tolist()
+                if ends:
+                    found[i].append(float(np.logaddexp.reduce(values[-1, list(ends)].astype(np.float64))))
         return found
 
     def _read(

@@ -21,6 +21,7 @@ import numpy as np
 from ragguard.engines.labels import Asks, Logprobs, NextTokenAsk
 from ragguard.engines.local.local_engine import (
     Drawn,
+    Ids,
     Loaded,
     LocalEngine,
     Rows,
@@ -81,8 +82,10 @@ def _open(name: str, name_or_path: str, settings: Mapping[str, Any]) -> Loaded:
     info = described(name, "vllm-inprocess", identity, int(config.max_model_len), ", through vLLM")
     if settings["scheduling_policy"] == "priority":
         info = replace(info, capabilities=info.capabilities | {"priority"})
-    model = _InProcessModel(name, vllm, loop)
-    return Loaded(model, HfTokens(vllm.get_tokenizer()), info, model.end)
+    tokenizer = vllm.get_tokenizer()
+    tokens = HfTokens(tokenizer, [] if tokenizer.eos_token_id is None else [int(tokenizer.eos_token_id)])
+    model = _InProcessModel(name, vllm, loop, tokens.ends)
+    return Loaded(model, tokens, info, model.end)
 
 
 async def _started(name_or_path: str, settings: Mapping[str, Any]) -> Any:
@@ -95,8 +98,8 @@ async def _started(name_or_path: str, settings: Mapping[str, Any]) -> Any:
 class _InProcessModel:
     """A `ComputingModel` that waits for vLLM, which takes many calls at a time."""
 
-    def __init__(self, name: str, vllm: Any, loop: BackgroundLoop) -> None:
-        self._name, self._vllm, self._loop = name, vllm, loop
+    def __init__(self, name: str, vllm: Any, loop: BackgroundLoop, ends: frozenset[int]) -> None:
+        self._name, self._vllm, self._loop, self._ends = name, vllm, loop, ends
         self._ids = itertools.count()
 
     def end(self) -> None:
@@ -119,11 +122,20 @@ class _InProcessModel:
         return [np.array(found[i * len(rows) : (i + 1) * len(rows)]) for i in range(len(asks))]
 
     def text_logprobs(
-        self, rows: Rows, texts: Rows, request: PromptRequest, still_wanted: StillWanted
+        self, rows: Rows, texts: Rows, ends: Ids, request: PromptRequest, still_wanted: StillWanted
     ) -> list[list[float]]:
         async def one(row: Sequence[int], text: Sequence[int]) -> list[float]:
-            last = await self._last([*row, *text], request, max_tokens=1, prompt_logprobs=0)
-            return [last.prompt_logprobs[len(row) + at][token].logprob for at, token in enumerate(text)]
+            wanted = {
+                "max_tokens": 1,
+                "prompt_logprobs": 0,
+                **({"logprob_token_ids": list(ends)} if ends else {}),
+            }
+            last = await self._last([*row, *text], request, **wanted)
+            found = [last.prompt_logprobs[len(row) + at][token].logprob for at, token in enumerate(text)]
+            if ends:
+                after = last.outputs[0].logprobs[0]
+                found.append(float(np.logaddexp.reduce([after[token].logprob for token in ends])))
+            return found
 
         calls = [partial(one, row, text) for row, text in zip(rows, texts, strict=True)]
         return self._wait(calls, still_wanted)
@@ -131,7 +143,12 @@ class _InProcessModel:
     def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
         async def one(row: Sequence[int]) -> list[Drawn]:
             seed = None if request.seed is None else _seed_of(request.seed, row)
-            wanted = {"n": request.n, "max_tokens": request.max_tokens, "temperature": request.temperature}
+            wanted = {
+                "n": request.n,
+                "max_tokens": request.max_tokens,
+                "temperature": request.temperature,
+                "stop_token_ids": sorted(self._ends),
+            }
             last = await self._last(row, request, seed=seed, logprobs=0, **wanted)
             return [_drawn(output) for output in sorted(last.outputs, key=lambda output: int(output.index))]
 

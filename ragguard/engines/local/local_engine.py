@@ -82,7 +82,8 @@ class Worker(Generic[M]):
         return self._model.forget()
 
 
-Rows: TypeAlias = Sequence[Sequence[int]]
+Ids: TypeAlias = Sequence[int]
+Rows: TypeAlias = Sequence[Ids]
 """Prompts as token ids."""
 
 
@@ -120,9 +121,10 @@ class ComputingModel(Protocol):
         ...
 
     def text_logprobs(
-        self, rows: Rows, texts: Rows, request: PromptRequest, still_wanted: StillWanted
+        self, rows: Rows, texts: Rows, ends: Ids, request: PromptRequest, still_wanted: StillWanted
     ) -> list[list[float]]:
-        """Returns the log-probabilities of the tokens of each row's text, which follows it."""
+        """Returns the log-probabilities of the tokens of each row's text, which follows it, and behind them that of any
+        of `ends`, if there are any."""
         ...
 
 
@@ -198,9 +200,10 @@ class LoadedModel:
         self, request: ContinuationRequest, texts: Sequence[tuple[int, ...]]
     ) -> tuple[list[list[float]], Usage]:
         """Computes the log-probabilities of the tokens of each prompt's text."""
-        rows = await self._rows(request, max(map(len, texts)))
+        rows = await self._rows(request, 1 + max(map(len, texts)))
+        ends = sorted(self.tokens.ends)
         logprobs = await self._worker.run(
-            lambda loaded, still_wanted: loaded.model.text_logprobs(rows, texts, request, still_wanted),
+            lambda loaded, still_wanted: loaded.model.text_logprobs(rows, texts, ends, request, still_wanted),
             request.deadline,
         )
         return logprobs, Usage(1, len(rows), sum(map(len, rows)) + sum(map(len, texts)))

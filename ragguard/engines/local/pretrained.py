@@ -10,14 +10,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ragguard.engines.base import Message, Prompt, folded
-from ragguard.engines.chat_frames import QUESTION, SWITCH_OFF, SpecialTokens
+from ragguard.engines.chat_frames import (
+    LINE_ENDS,
+    PLAIN_ANSWER,
+    QUESTION,
+    SWITCH_OFF,
+    SpecialTokens,
+    plain_text,
+)
 from ragguard.errors import EngineRejected, InvalidInput, MissingDependency
 from ragguard.text.secret_filter import without_secrets
 
@@ -133,9 +140,15 @@ def batches(lengths: Sequence[int], fit: Callable[[int], int]) -> Iterator[list[
 
 
 class HfTokens:
-    """A Hugging Face tokenizer and its chat template, with the methods of `LocalTokens`."""
+    """A Hugging Face tokenizer and its chat template, with the methods of `LocalTokens`.
 
-    def __init__(self, tokenizer: Any) -> None:
+    Args:
+        tokenizer: The tokenizer.
+        ends: The ids that end an answer; those by which the template ends one, or a line where there is no template,
+            are added.
+    """
+
+    def __init__(self, tokenizer: Any, ends: Iterable[int] = ()) -> None:
         self._tokenizer = tokenizer
         # Rust tokenizers refuse to be used while another thread sets their options.
         self._lock = threading.Lock()
@@ -143,6 +156,20 @@ class HfTokens:
         self.folds = not self.plain and self._loses_system()
         self.ending = ""
         self.special = SpecialTokens(map(str, tokenizer.added_tokens_decoder.values()))
+        self.ends = frozenset({*ends, *self._endings()})
+
+    def _endings(self) -> list[int]:
+        """Returns the ids with which the template ends an answer; where there is none, those that end a line."""
+        if self.plain:
+            before = self._encode([PLAIN_ANSWER])[0]
+            lines = self._encode([PLAIN_ANSWER + end for end in LINE_ENDS])
+            return [ids[-1] for ids in lines if ids[:-1] == before]
+        try:
+            text = self._templated((Message("user", _SYSTEM_MARK), Message("assistant", PLAIN_ANSWER)))
+        except Exception:  # noqa: BLE001 - a template may refuse an answer in any way
+            return []
+        _, _, after = text.rpartition(PLAIN_ANSWER)
+        return self._encode([after.lstrip()], begin=False)[0][:1]
 
     async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[str]:
         return [self._text(prompt) for prompt in prompts]
@@ -175,7 +202,7 @@ class HfTokens:
 
     def _text(self, prompt: Prompt) -> str:
         if self.plain:
-            return "\n\n".join(message.content for message in prompt.messages) + "\n" + self.ending
+            return plain_text(prompt.messages) + self.ending
         messages = folded(prompt.messages) if self.folds else prompt.messages
         return self._templated(messages) + self.ending
 

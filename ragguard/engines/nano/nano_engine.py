@@ -81,7 +81,7 @@ def load_network() -> Network:
         for i in range(whole.num_hidden_layers)
     )
     embed, norm = (weights[name].astype(np.float32) for name in ("embed", "norm"))
-    return Network(Transformer(whole, embed, norm, layers), frozenset({load_tokenizer().end}))
+    return Network(Transformer(whole, embed, norm, layers), load_tokenizer().ends)
 
 
 def _weights() -> dict[str, NDArray[Any]]:
@@ -112,6 +112,7 @@ class Tokenizer:
         self.words = list(words)
         self.ids = {word: i for i, word in enumerate(self.words)}
         self.unknown, self.begin, self.end, self.answer = (self.ids[token] for token in SPECIAL)
+        self.ends = frozenset({self.end})
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text; none of them is special."""

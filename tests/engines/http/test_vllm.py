@@ -135,10 +135,11 @@ async def test_a_template_that_trims_is_learned_so():
     ]
 
 
-async def test_a_model_without_a_template_gets_plain_text():
+async def test_a_model_without_a_template_gets_plain_text_and_its_answers_end_with_their_line():
     info, probs, requests = await asked(FakeModel(template="none"), [TALK])
-    assert requests[0].json["prompt"] == ["Reply with a letter.\n\n  Who <b>runs</b> it?\n\n"]
+    assert requests[0].json["prompt"] == ["Reply with a letter.\n\n  Who <b>runs</b> it?\nAnswer:"]
     assert requests[0].json["add_special_tokens"] is True
+    assert info.prompts == "plain"
     assert any("no chat template" in note for note in info.notes)
     assert len(probs) == 1
 

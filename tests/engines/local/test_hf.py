@@ -143,7 +143,9 @@ async def test_a_model_without_a_template(tmp_path):
     del settings["chat_template"]
     (where / "tokenizer_config.json").write_text(json.dumps(settings))
     engine = HfEngine(where, device="cpu")
-    assert any("no chat template" in note for note in (await engine.info()).notes)
+    info = await engine.info()
+    assert any("no chat template" in note for note in info.notes)
+    assert info.prompts == "plain"
     assert (await engine.label_probs(["who ?"], ["A"])).p.shape == (1, 1)
     with pytest.raises(InvalidInput, match="prompt 1"):
         await engine.label_probs(["who ?", ""], ["A"])
