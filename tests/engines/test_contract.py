@@ -94,6 +94,17 @@ class TestAnyServer(EngineContract):
             await engine.aclose()
 
 
+class TestLlamaCpp(EngineContract):
+    """A llama.cpp server, which tells how probable a given text is by a grammar of token ids."""
+
+    @pytest.fixture
+    async def subject(self):
+        async with MisbehavingServer(FakeModel(face="llamacpp").handle) as server:
+            engine = open_engine(server.url)
+            yield Subject(engine, lambda: open_engine(server.url))
+            await engine.aclose()
+
+
 class TestServerWithoutProbabilities(EngineContract):
     """Plain chat completions that show none: shares of sampled answers."""
 

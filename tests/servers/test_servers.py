@@ -13,6 +13,7 @@ from ragguard import RagGuard, world
 from ragguard.cli.app import app
 from ragguard.engines.connect import open_engine
 from ragguard.engines.prompts import load_prompts
+from ragguard.metrics import correlate
 
 pytestmark = pytest.mark.servers
 FACTS = {
@@ -26,7 +27,7 @@ FACTS = {
 @pytest.mark.parametrize(
     ("server", "shown"),
     [
-        ("llama_cpp", ["n_samples, sample_logprobs, seed, top_logprobs", "20 likeliest tokens", "labels      exact"]),
+        ("llama_cpp", ["continuations, n_samples, sample_logprobs, seed", "20 likeliest tokens", "labels      exact"]),
         ("litellm", ["n_samples, sample_logprobs, seed, top_logprobs", "20 likeliest tokens", "labels      exact"]),
         ("labels:transformers_serve", ["no log-probabilities", "one answer a request", "labels      estimated"]),
     ],
@@ -40,6 +41,38 @@ def test_doctor_says_what_the_server_shows(request, server, shown):
     # Neither model follows the prompts for models of ordinary size.
     assert result.stdout.splitlines()[-1].startswith("not ready: the model puts too little on the labels")
     assert result.exit_code == 1
+
+
+TEXTS = ("Ada Berg was born in Turin.", "Turin", "a judge", "Zangard", "1945")
+
+
+@pytest.mark.parametrize("path", ["chat", "completion"])
+async def test_llama_cpp_gives_the_likelihoods_of_the_same_file_here(llama_cpp, path):
+    """`smol` computes the file's own numbers, llama.cpp rounds its activations to eight bits."""
+    prompts = load_prompts("default")
+    asked = [prompts.render("answer", [text], question=query) for query, text in FACTS.items()]
+    async with aclosing(open_engine("smol")) as here, aclosing(open_engine(llama_cpp)) as there:
+        (await there.found()).forced.path = path
+        texts = [list(TEXTS)] * len(asked)
+        ours, theirs = [await engine.continuations(asked, texts) for engine in (here, there)]
+        pairs = [
+            (a, b) for mine, its in zip(ours, theirs, strict=True) for a, b in zip(mine, its, strict=True)
+        ]
+        assert [len(a.logprobs) for a, _ in pairs] == [len(b.logprobs) for _, b in pairs]
+        assert np.mean([abs(a.mean - b.mean) for a, b in pairs]) < 0.15
+        assert np.mean([abs(a.end - b.end) for a, b in pairs]) < 0.5
+        one, other = np.array([(a.mean, b.mean) for a, b in pairs]).T
+        assert correlate(one, other, "kendall_b", draws=2).value >= 0.9
+
+
+def test_likelihood_of_llama_cpp_credits_the_hop_that_answers(llama_cpp):
+    with RagGuard(engine=llama_cpp, scorers=["likelihood"], store=None) as rg:
+        with rg.run("Where was Ada Berg born?", references=["Turin"]) as run:
+            run.retrieved("sky", ["Grass is green."])
+            run.retrieved("birthplace", ["Ada Berg was born in Turin in 1901."])
+        assert rg.flush(timeout=500), rg.flush()
+        gained = [score.value for score in rg.scores(run.id) if score.name == "delta_likelihood"]
+    assert gained[1] > 0.1 > gained[0]
 
 
 @pytest.mark.parametrize("server", ["llama_cpp", "litellm"])

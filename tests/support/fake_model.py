@@ -34,7 +34,7 @@ _NEXT = {"NO": {"-": 0.9, END: 0.1}, "-": {"RESPONSE": 1.0}, "Ada": {" Berg": 0.
 class FakeModel:
     """`MisbehavingServer(FakeModel(...).handle)`."""
 
-    face: Literal["vllm", "openai"] = "vllm"
+    face: Literal["vllm", "openai", "llamacpp"] = "vllm"
     models: tuple[str, ...] = ("fake",)
     exact: bool = True
     """Knows `logprob_token_ids`."""
@@ -60,7 +60,7 @@ class FakeModel:
         """The answer to a request."""
         path = request.path
         if path == "/v1/models":
-            owner = "vllm" if self.face == "vllm" else "somebody"
+            owner = "somebody" if self.face == "openai" else self.face
             data = [{"id": name, "owned_by": owner, "max_model_len": self.context} for name in self.models]
             return Reply({"object": "list", "data": data})
         if path == "/v1/chat/completions":
@@ -72,7 +72,36 @@ class FakeModel:
                 return Reply({"prompt": self.text(request.json["tokens"])})
             if path == "/v1/completions":
                 return self._complete(request.json)
+        if self.face == "llamacpp":
+            if path == "/apply-template":
+                return Reply({"prompt": self._render(request.json)})
+            if path == "/tokenize":
+                return Reply({"tokens": [self._id(token) for token in self.tokens(request.json["content"])]})
+            if path == "/completion":
+                return self._forced(request.json["prompt"], request.json, request.json["n_predict"])
         return Reply({"detail": "Not Found"}, 404)
+
+    def _forced(self, prompt: str, body: dict[str, Any], limit: int) -> Reply:
+        """The reply of llama.cpp to a grammar of token ids: the forced tokens and the end, as likely as without it."""
+        if "grammar" in self.refuses:
+            return _refusal("Failed to initialize samplers: failed to parse grammar")
+        if refusal := self._too_long(prompt, body | {"max_tokens": limit}):
+            return refusal
+        entries, said = [], list[str]()
+        forced = [self._token(int(number)) for number in re.findall(r"<\[(\d+)\]>", body["grammar"])]
+        for token in [*forced, END][:limit]:
+            p = self.next(prompt, said).get(token, 0.0)
+            entries.append({"id": self._id(token), "token": token, "logprob": _log(p), "top_logprobs": []})
+            said.append(token)
+        usage = {"prompt_tokens": 7, "completion_tokens": len(entries)}
+        message = {"role": "assistant", "content": "".join(forced)}
+        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": {"content": entries}}
+        native = {
+            "completion_probabilities": entries,
+            "tokens_evaluated": 7,
+            "tokens_predicted": len(entries),
+        }
+        return Reply({"choices": [choice], "usage": usage} if "messages" in body else native)
 
     def tokens(self, text: str) -> list[str]:
         """The tokens of a text."""
@@ -174,6 +203,8 @@ class FakeModel:
         if n > 1 and self.many == "refused":
             return _refusal("Only one completion is allowed", "n")
         prompt = self._render(body)
+        if self.face == "llamacpp" and "grammar" in body:
+            return self._forced(prompt, body, body["max_tokens"])
         if refusal := self._too_long(prompt, body):
             return refusal
         choices = []

@@ -29,9 +29,10 @@ from ragguard.engines.http.chat import (
     listed,
     names_choices,
 )
+from ragguard.engines.http.forced_texts import MAKE, ForcedTexts, find_forced_texts
 from ragguard.engines.http.http_client import HttpClient, ServedModel
 from ragguard.engines.labels import ABSTENTION, LabelRequest
-from ragguard.engines.requests import DrawRequest, Reply, Request, Value, samples_value
+from ragguard.engines.requests import ContinuationRequest, DrawRequest, Reply, Request, Value, samples_value
 from ragguard.engines.truncation import asked_shorter
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
@@ -88,8 +89,22 @@ async def look_at_chat(client: HttpClient, served: ServedModel, notes: Sequence[
     elif not dialect.many:
         said.append("the server gives one answer a request: n samples are n requests")
     shown = bool(dialect.top) and not thinks
+    forced = None
+    if shown and served.owner == MAKE:
+        forced = await find_forced_texts(client, served.id, dialect.limit_name, dialect.extras)
+        if forced is None:
+            said.append(
+                "this llama.cpp knows no grammar of token ids, by which a newer one tells how probable a given text "
+                "is: likelihood and credit need that"
+            )
     thinking = THINKING_TOKENS if thinks else 0
-    has = {"top_logprobs": shown, "sample_logprobs": shown, "n_samples": dialect.many, "seed": dialect.seed}
+    has = {
+        "top_logprobs": shown,
+        "sample_logprobs": shown,
+        "n_samples": dialect.many,
+        "seed": dialect.seed,
+        "continuations": forced is not None,
+    }
     how = f"top{dialect.top}" if shown else f"sampled{ANSWERS}"
     # Servers may use one name such as "default", so the address is added to tell them apart.
     server = hashlib.sha256(repr((client.address.base, sorted(dialect.extras))).encode()).hexdigest()[:12]
@@ -107,7 +122,7 @@ async def look_at_chat(client: HttpClient, served: ServedModel, notes: Sequence[
         label_tokens=1 if is_listed else ANSWERS * (LABEL_TOKENS + thinking),
         thinking_tokens=thinking,
     )
-    return ChatModel(client, info, dialect, is_ambiguous=is_ambiguous)
+    return ChatModel(client, info, dialect, is_ambiguous=is_ambiguous, forced=forced)
 
 
 @dataclass(slots=True)
@@ -119,12 +134,15 @@ class ChatModel:
     dialect: Dialect
     is_ambiguous: bool
     """True where the abstention shares its first token with a common word, so that this token cannot identify it."""
+    forced: ForcedTexts | None = None
+    """The way to ask for the probability of a given text; None for a server that has none."""
     most_choices: int = sys.maxsize
     """The most choices that the server gives for one request, which shows only as it refuses more."""
 
     async def answer(self, request: Request) -> Reply:
         """Answers a request: with sampled answers, reasoning cut off, or the probability of each label, its upper bound
-        or its share of samples. Refuses given texts: chat completions show only what the model writes."""
+        or its share of samples. Refuses given texts, unless the server is a llama.cpp that can be made to write them:
+        chat completions show only what the model writes."""
         began = time.monotonic()
         if isinstance(request, LabelRequest):
             found, values = await self._labels(request)
@@ -134,15 +152,28 @@ class ChatModel:
                 (samples_value([choice.sample for choice in choices]) * (request.n // len(choices)),)
                 for (choices, _), _ in found
             ]
+        elif self.forced is not None and isinstance(request, ContinuationRequest):
+            return await self._texts(self.forced, request, began)
         else:
             raise EngineRejected(
                 f"{self.info.model} at {self.info.location} cannot tell how probable a given text is, since chat "
-                "completions show the probabilities of what the model writes alone: use smol, hf:MODEL, or a vLLM "
-                "server"
+                "completions show the probabilities of what the model writes alone: use smol, gguf:FILE, hf:MODEL, a "
+                "vLLM server or a llama.cpp server of 2026"
             )
         usage = sum((usage for (_, usage), _ in found), Usage())
         rows = [(*value, cut) for value, (_, cut) in zip(values, found, strict=True)]
         return Reply(rows, replace(usage, seconds=time.monotonic() - began))
+
+    async def _texts(self, forced: ForcedTexts, request: ContinuationRequest, began: float) -> Reply:
+        """Returns the log-probabilities of each prompt's text, from one request each."""
+        room = 1 + max([len(await forced.ids(prompt.text, request.deadline)) for prompt in request.prompts])
+        one = partial(forced.logprobs, deadline=request.deadline)
+        found = await in_parallel(
+            [partial(asked_shorter, prompt, one, room) for prompt in request.prompts], _AT_ONCE
+        )
+        usage = sum((usage for (_, _, usage), _ in found), Usage())
+        values = [(logprobs, end, cut) for (logprobs, end, _), cut in found]
+        return Reply(values, replace(usage, seconds=time.monotonic() - began))
 
     async def _labels(self, request: LabelRequest) -> tuple[list[_PromptAnswer], list[Value]]:
         shows = "top_logprobs" in self.info.capabilities
