@@ -16,6 +16,7 @@ import typer
 from ragguard.cli.terminal import ENGINES, PromptSetName, progress_bar, say
 from ragguard.engines.base import Engine, Prompt
 from ragguard.engines.connect import connect, open_engine
+from ragguard.engines.engine import only_ranks
 from ragguard.engines.layers import Patience, Retry
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineError, EngineRejected, StoreError, shown_apart
@@ -120,6 +121,9 @@ async def _examine(address: str, prompts: str | None, found: Findings, *, speed:
         for note in info.notes:
             found.tell("note", note)
         latency = _MEASURED_S
+        if only_ranks(engine):
+            await _ranks(engine, chosen, found)
+            return
         with found.part("labels"):
             latency = await _labels(engine, chosen, found)
         with found.part("samples"):
@@ -155,6 +159,16 @@ async def _labels(engine: Engine, prompts: PromptSet, found: Findings) -> float:
     found.tell("label mass", told, label_mass=mass, mass_is_bound=bound)
     found.tell("1 prompt", f"{latency * 1000:.1f} ms, the first one", one_ms=latency * 1000)
     return latency
+
+
+async def _ranks(engine: Engine, prompts: PromptSet, found: Findings) -> None:
+    """Asks a reranker about ten passages."""
+    asked, began = _questions(prompts, [0] * 10), perf_counter()
+    with found.part("scores"):
+        await engine.label_probs(asked, prompts.labels("relevance"))
+        ms = (perf_counter() - began) * 1000
+        found.tell("scores", f"of 10 passages in {ms:.1f} ms, one request for a query", ten_ms=ms)
+    found.data["ready"] = "not ready" if found.data["failures"] else "ranks"
 
 
 async def _samples(engine: Engine, prompts: PromptSet, count: int, found: Findings) -> None:
@@ -200,8 +214,13 @@ async def _cost(engine: Engine, prompts: PromptSet, data: dict[str, Any], latenc
 
 def _verdict(data: dict[str, Any]) -> str:
     """Returns the last line: what the engine is ready for, what a run costs, and what to change."""
+    if data["ready"] == "ranks":
+        return (
+            "ready as a judge of relevance: give it as `judge=` beside an engine that reads, after --exam, which makes "
+            "probabilities of its scores"
+        )
     if data["ready"] == "not ready":
-        if data["failures"].keys() & {"labels", "samples"}:
+        if data["failures"].keys() & {"labels", "samples", "scores"}:
             return "not ready: mend what failed above"
         likelihood = "--scorers likelihood works; for the others "
         return (
@@ -270,7 +289,11 @@ def _show(record: ExamRecord) -> None:
             value, least = value if figure >= needed else shown, f" (at least {limit})"
         say(f"  {value}  {about}{least}{'  ' + verdict if verdict else ''}")
     if record.spread:
-        parts = ", ".join(f"{record.spread[one]:.4f} for {one}" for one in ("abstention", "relevance"))
+        parts = ", ".join(
+            f"{record.spread[one]:.4f} for {one}"
+            for one in ("abstention", "relevance")
+            if one in record.spread
+        )
         say(
             f"  asked again: the same question differs by {parts} (standard deviation of 5 answers), the first answer "
             f"from later ones by {record.spread['cold']:.4f}; scores have at least that error"

@@ -30,7 +30,7 @@ from ragguard.text.secret_filter import without_secrets
 
 SCHEMES = (
     "nano, smol, http(s)://HOST:PORT/v1[#MODEL], labels:URL, vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE, auto, or an "
-    "Engine; as a judge also systemone:URL, decisions:URL, or a decision model of LangChain's"
+    "Engine; as a judge also rerank:URL, systemone:URL, decisions:URL, or a decision model of LangChain's"
 )
 ENTAILER_SCHEMES = (
     "http(s)://HOST:PORT/v1[#MODEL] (vLLM's /classify), hf:MODEL_OR_FOLDER (a cross-encoder), an Entailer, or an "
@@ -61,10 +61,10 @@ def connect(
     Args:
         engine: `nano`, `smol`, an address (`http://HOST:PORT/v1`, optionally with `#MODEL`), `vllm:MODEL`,
             `hf:MODEL`, `gguf:FILE`, or an Engine; `labels:URL` judges by labels where the server answers typed
-            questions, too; to judge alone `systemone:URL`, `decisions:URL` (OpenAI's form or
-            SGLang's), or a LangChain decision model. `auto`: the one that RAGGUARD_ENGINE names, else that of
-            OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL, else a server that answers on this machine, else `smol`
-            where it has been fetched.
+            questions, too; to judge alone `rerank:URL` (relevance, by a reranker), `systemone:URL`, `decisions:URL`
+            (OpenAI's form or SGLang's), or a LangChain decision model. `auto`: the one that RAGGUARD_ENGINE names, else
+            that of OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL, else a server that answers on this machine, else
+            `smol` where it has been fetched.
         model: The model to ask for, where a server has several. None: the only one.
         api_key: The key that a server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         timeout_s: How many seconds one HTTP request may take, or one call of an Engine of your own. None: 120 for a
@@ -166,6 +166,10 @@ def open_engine(
         choice = choose()
         engine, api_key = choice.address, choice.api_key if api_key is None else api_key
     scheme, _, rest = engine.strip().partition(":") if isinstance(engine, str) else ("", "", "")
+    if scheme == "rerank" and rest:
+        from ragguard.engines.http.rerank import RerankEngine
+
+        return RerankEngine(rest, model, api_key=api_key, timeout_s=timeout_s or REQUEST_S, headers=headers)
     judges_by = scheme if scheme in ("systemone", "decisions", "labels") and rest else ""
     if isinstance(engine, str) and (judges_by or scheme in ("http", "https")):
         from ragguard.engines.http.server import ServerEngine

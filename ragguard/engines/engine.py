@@ -41,6 +41,8 @@ class Verbs(ABC):
 
     only_judges: bool = False
     """True where the model answers typed questions alone: it can judge, and cannot read in the agent's place."""
+    only_ranks: bool = False
+    """True where the model judges the relevance of passages alone, by scores that are no probabilities."""
     only_compares: bool = False
     """True where the model compares answers alone, which no language model does without prompts (`EngineEntailer`)."""
 
@@ -204,6 +206,11 @@ def only_judges(engine: Engine) -> bool:
     return any(other.only_judges for other in _with_wrapped(engine))
 
 
+def only_ranks(engine: Engine) -> bool:
+    """Returns whether what is behind an engine judges the relevance of passages alone."""
+    return any(other.only_ranks for other in _with_wrapped(engine))
+
+
 def only_compares(engine: Engine) -> bool:
     """Returns whether what is behind an engine compares answers alone."""
     return any(other.only_compares for other in _with_wrapped(engine))
@@ -222,7 +229,7 @@ def check_reads(argument: str, engine: Engine) -> None:
         raise InvalidInput(
             argument,
             engine,
-            "a model that reads; a decision model judges alone: give it as `judge=` beside one",
+            "a model that reads; a decision model or a reranker judges alone: give it as `judge=` beside one",
         )
 
 

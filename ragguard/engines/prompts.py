@@ -45,6 +45,7 @@ _SETS = {
     "default": files("ragguard.engines") / "prompt_sets" / "default.toml",
     "plain": files("ragguard.engines") / "prompt_sets" / "plain.toml",
     "decisions": files("ragguard.engines") / "prompt_sets" / "decisions.toml",
+    "rerank": files("ragguard.engines") / "prompt_sets" / "rerank.toml",
     "nano": files("ragguard.engines") / "nano" / "prompts.toml",
 }
 _SLOT = re.compile(r"\{(\w+)\}")

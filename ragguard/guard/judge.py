@@ -66,6 +66,8 @@ class PassageJudge:
         """Returns the fingerprints of engine and judge, and the prompt set: what a calibration is valid for."""
         (engine, prompts), (judge, _), verdicts = await self._models()
         way = "/likelihood" if verdicts.relevance_by_likelihood else ""
+        if verdicts.relevance_odds is not None:
+            way = "/" + ",".join(map(str, verdicts.relevance_odds))
         judged_by = judge.fingerprint + way
         return {"engine": engine.fingerprint, "judge": judged_by, "prompts": prompts.identity}
 
@@ -132,9 +134,7 @@ class PassageJudge:
             for at in range(0, len(candidates), AT_A_TIME):
                 questions.add((query, one.passage.text[:read]) for one in candidates[at : at + AT_A_TIME])
                 await asyncio.sleep(0)
-        respondent: Respondent = (
-            Examined(models, verdicts, theirs) if verdicts.relevance_by_likelihood else models
-        )
+        respondent: Respondent = Examined(models, verdicts, theirs) if verdicts.changes_relevance else models
         call.asked = time.monotonic()
         # The same calls as a scorer makes, so that guard and scorer share the cache; Coalesce merges them into one.
         return self._with_numbers(candidates, await questions.put(partial(ask_at_once, respondent)))

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 from ragguard.engines.base import Engine, Prompt
-from ragguard.engines.engine import only_judges, send_to
+from ragguard.engines.engine import only_judges, only_ranks, send_to
 from ragguard.engines.entailer import Entailer
 from ragguard.engines.entailment import EntailRequest, Pair
 from ragguard.engines.requests import apportion
@@ -97,9 +97,11 @@ class Models:
     def _model_for(self, question: Question) -> Engine:
         if question.who == "entailer":
             return cast(Engine, self.entailer)  # `send_to` calls the verb of the request alone
-        # A judge that cannot write text leaves such questions to the reader.
-        writes = not isinstance(question, LabelQuestion)
-        return self.engine if question.who == "engine" or (writes and only_judges(self.judge)) else self.judge
+        # A judge leaves to the reader what it cannot do: to write, or, for a reranker, all but relevance.
+        left = (not isinstance(question, LabelQuestion) and only_judges(self.judge)) or (
+            question.probe != "relevance" and only_ranks(self.judge)
+        )
+        return self.engine if question.who == "engine" or left else self.judge
 
 
 def _characters(prompt: Prompt | Pair) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ragguard.engines.base import Engine, EngineInfo
-from ragguard.engines.engine import check_reads, layers_of, only_judges
+from ragguard.engines.engine import check_reads, layers_of, only_judges, only_ranks
 from ragguard.engines.entailer import EngineEntailer, Entailer
 from ragguard.engines.entailment import Pair
 from ragguard.engines.layers.cache import Cache
@@ -142,7 +142,8 @@ class ScoringPipeline:
         self._scorers = _scorers(scorers, relevance)
         self._prompts = None if prompts is None else load_prompts(prompts)
         self._judge_compares = entailer is None
-        self._entailer = entailer or EngineEntailer(self._judge, self._prompts)
+        compares = self._engine if only_ranks(self._judge) else self._judge
+        self._entailer = entailer or EngineEntailer(compares, self._prompts)
         self._caps, self._language = caps or Caps(), language
         self._owned: list[Engine | Entailer] = [*self.engines, self._entailer] if owned is None else [*owned]
         self._setting: Setting | None = None

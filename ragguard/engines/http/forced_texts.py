@@ -120,7 +120,7 @@ async def find_forced_texts(
     of token ids."""
     prompt = Prompt(QUESTION.messages, text=LETTERS[0])
     for path in ("chat", "completion"):
-        forced = ForcedTexts(client, model, limit_name, extras, path)
+        forced = ForcedTexts(client, model, limit_name=limit_name, extras=extras, path=path)
         try:
             await forced.logprobs(prompt, None)
             return forced

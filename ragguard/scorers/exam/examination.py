@@ -26,6 +26,7 @@ from ragguard.metrics.agreement import auc
 from ragguard.metrics.answers import mean_logprob, query_gain
 from ragguard.runtime.faults import NOTICES
 from ragguard.scorers.asker import Asker, Models
+from ragguard.scorers.exam.examined import log_odds_of
 from ragguard.scorers.exam.record import SWITCH, ExamRecord, heeded, keep_record, known_record, record_file
 from ragguard.scorers.probes import abstention, belief, grade, likelihood, query_likelihood, relevance
 from ragguard.scorers.question import EntailQuestion, Question, SampleQuestion
@@ -125,10 +126,12 @@ async def examine(
     began, info = time.monotonic(), await engine.info()
     answers, reasons = await _answer(engine, prompts, _questions(prompts, brief=brief), tell)
     numbers = {key: _number(key, answer, answers) for key, answer in answers.items() if key[1] != "alone"}
+    scores = {key: log_odds_of(p, 1 - p) for key, p in numbers.items() if key[0] == "relevance"}
     figures = {name: round(value, 4) for name, value in _figures(numbers).items() if np.isfinite(value)}
     return ExamRecord(
         info.model, info.fingerprint, prompts.identity, brief=brief, seconds=round(time.monotonic() - began, 1),
-        figures=figures, reasons=reasons, log_odds=_log_odds(numbers),
+        figures=figures, reasons=reasons, log_odds=_log_odds(numbers, "query_gain"),
+        relevance_odds=_log_odds(scores, "relevance") if info.kind == "rerank" else None,
     )  # fmt: skip
 
 
@@ -145,7 +148,8 @@ async def examine_unknown(engine: Engine, prompts: PromptSet | None = None) -> N
         given = prompts or load_prompts(info.prompts)
         if given.name == "nano" or info.label_requests > 1 or known_record(info, given):
             return
-        record = await examine(engine, given, brief=True)
+        # A reranker is cheap to ask, and its scores mean nothing before the whole examination.
+        record = await examine(engine, given, brief=info.kind != "rerank")
         keep_record(record, record_file(info, given))
         if record.failed:
             NOTICES.once(
@@ -162,6 +166,8 @@ async def repeated(engine: Engine, prompts: PromptSet) -> dict[str, float]:
     found: dict[str, float] = {}
     cold: list[float] = []
     for probe, ask in (("abstention", abstention), ("relevance", relevance)):
+        if probe not in prompts.templates:
+            continue
         asked = [ask(prompts, one.question, one.near) for one in exam_cases().questions[-REPEATED // 2 :]]
         rounds = [await models.respond(asked) for _ in range(TIMES)]
         table = np.array(
@@ -176,7 +182,8 @@ def _ask_labels(
     asked: dict[Key, Question], prompts: PromptSet, at: int, one: ExamQuestion, case: str
 ) -> None:
     passage = getattr(one, case)
-    asked["abstention", case, at] = abstention(prompts, one.question, passage)
+    if "abstention" in prompts.templates:
+        asked["abstention", case, at] = abstention(prompts, one.question, passage)
     asked["relevance", case, at] = relevance(prompts, one.question, passage)
 
 
@@ -187,6 +194,11 @@ def _questions(prompts: PromptSet, *, brief: bool) -> dict[Key, Question]:
     if brief:
         for at, one in enumerate(cases.questions[: BRIEF_CASES // 2]):
             for case in ("gold", "near"):
+                _ask_labels(asked, prompts, at, one, case)
+        return asked
+    if "answer" not in prompts.templates:  # a reranker is asked how relevant passages are, and nothing else
+        for at, one in enumerate(cases.questions):
+            for case in ("gold", *_WITHOUT):
                 _ask_labels(asked, prompts, at, one, case)
         return asked
     for at, one in enumerate(cases.questions):
@@ -306,10 +318,10 @@ def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
     return float(np.asarray(np.corrcoef([arrays.ranks(row) for row in table]))[0, 1])
 
 
-def _log_odds(numbers: Mapping[Key, float]) -> list[float] | None:
-    """Fits the log-odds of an answering passage by its query gain, with both kinds weighted alike, so that a half means
-    that neither is likelier; a small penalty keeps the slope finite where the gains separate the kinds."""
-    good, bad = _of(numbers, "query_gain", "gold"), _of(numbers, "query_gain", *_WITHOUT)
+def _log_odds(numbers: Mapping[Key, float], probe: str) -> list[float] | None:
+    """Fits the log-odds of an answering passage by the number of a probe, both kinds weighted alike, so that a half
+    means that neither is likelier; a small penalty keeps the slope finite where the numbers separate the kinds."""
+    good, bad = _of(numbers, probe, "gold"), _of(numbers, probe, *_WITHOUT)
     if not good or not bad:
         return None
     x = np.stack([np.ones(len(good) + len(bad)), np.array([*good, *bad])], axis=1)

@@ -53,13 +53,22 @@ class Examined:
         if not replies:
             return self._verdicts.error(question.probe)
         if len(replies) == 1:
-            return self._with_spread(question, replies[0])
+            return self._with_spread(question, self._calibrated(question, replies[0]))
         try:
             given, alone = (cast(TextAnswer, answered(reply)) for reply in replies)
         except RagguardError as error:
             return error
         p = probability(self._verdicts, query_gain(given.logprobs, alone.logprobs))
         return LabelAnswer((p, 1.0 - p), "likelihood", truncated=given.truncated, usage=given.usage)
+
+    def _calibrated(self, question: Question, answer: Answer | RagguardError) -> Answer | RagguardError:
+        """Returns the answer of a reranker about relevance with a probability in place of its score."""
+        odds = self._verdicts.relevance_odds
+        if odds is None or question.probe != "relevance" or not isinstance(answer, LabelAnswer):
+            return answer
+        intercept, slope = odds
+        p = logistic(intercept + slope * log_odds_of(*answer.p))
+        return replace(answer, p=(p, 1.0 - p))
 
     def _with_spread(self, question: Question, answer: Answer | RagguardError) -> Answer | RagguardError:
         spread = self._verdicts.spread.get(question.probe, 0.0)
@@ -74,4 +83,14 @@ class Examined:
 def probability(verdicts: Verdicts, gain: float) -> float:
     """Returns the probability that a passage of a given query gain answers its query."""
     intercept, slope = verdicts.log_odds or (0.0, 0.0)
-    return 1 / (1 + math.exp(-max(-700.0, min(700.0, intercept + slope * gain))))
+    return logistic(intercept + slope * gain)
+
+
+def log_odds_of(yes: float, no: float) -> float:
+    """Returns the log-odds of two probabilities."""
+    return math.log(max(yes, 1e-300)) - math.log(max(no, 1e-300))
+
+
+def logistic(log_odds: float) -> float:
+    """Returns the probability with these log-odds."""
+    return 1 / (1 + math.exp(-max(-700.0, min(700.0, log_odds))))

@@ -84,6 +84,8 @@ class ExamRecord:
     """The reason for which a figure is missing."""
     log_odds: Sequence[float] | None = None
     """The intercept and slope of the log-odds that a passage of a given `query_gain` answers its query."""
+    relevance_odds: Sequence[float] | None = None
+    """The same by the log-odds that the model gave, for one whose scores only rank."""
     spread: Mapping[str, float] = field(default_factory=dict)
     """The standard deviation of the probability that the same question has, asked again and again, by probe; `cold`: by
     how much the first answers differ from the later ones on average, which a server's cache may serve. Empty where the
@@ -217,6 +219,13 @@ class Verdicts:
     """The standard deviation of repeated answers, by probe, where these differ."""
     identity: Sequence[object] = ()
     """The part of the verdicts that changes scores; empty where nothing does."""
+    relevance_odds: Sequence[float] | None = None
+    """The intercept and slope by which a reranker's scores become the log-odds of relevance; None for other judges."""
+
+    @property
+    def changes_relevance(self) -> bool:
+        """True where relevance is not what the judge's labels say."""
+        return self.relevance_by_likelihood or self.relevance_odds is not None
 
     def check(self, *probes: str) -> None:
         """Raises ProbeFailed for the first of these probes that failed and that no other one replaces."""
@@ -240,16 +249,24 @@ def verdicts_of(
 ) -> Verdicts:
     """Returns the verdicts on the models of a run, from what is known of their examinations."""
     read, judged = full_record(*engine), full_record(*judge)
+    ranks = judge[0].kind == "rerank"
+    graded = read if ranks else judged  # a reranker leaves all but relevance to the reader
     failed = {
         probe: f"{record.model} failed its examination in {probe.replace('_', ' ')} ({why}), so it is not "
         f"asked; use a larger model, or set {SWITCH}=off to have such numbers all the same"
         for record, probes in (
             (read, ("abstention", "likelihood", "query_gain")),
-            (judged, ("relevance", "grades", *(("entailment",) if judge_compares else ()))),
+            (judged, ("relevance",)),
+            (graded, ("grades", *(("entailment",) if judge_compares else ()))),
         )
         for probe, why in record.failed.items()
         if probe in probes
     }
+    if ranks and "relevance" not in failed and judged.relevance_odds is None:
+        failed["relevance"] = (
+            f"the scores of {judged.model} rank, and are no probabilities before an examination: run `ragguard doctor "
+            f"rerank:{judge[0].location} --exam`, whose cases calibrate them"
+        )
     if "grades" in failed:  # ratings of sub-questions are digits on a scale as well
         failed["ratings"] = failed["grades"]
     spread = {
@@ -260,13 +277,23 @@ def verdicts_of(
     odds = judged.log_odds or () if judged.replaces_relevance else ()
     identity: list[object] = [sorted(failed), [*odds]] if failed else []
     identity += [sorted(spread.items())] if spread else []
-    return Verdicts(failed, judged.log_odds, judged.replaces_relevance, spread, identity=identity)
+    scale = judged.relevance_odds if ranks and "relevance" not in failed else None
+    identity += [[*scale]] if scale is not None else []
+    return Verdicts(
+        failed,
+        judged.log_odds,
+        judged.replaces_relevance,
+        spread,
+        identity=identity,
+        relevance_odds=scale,
+    )
 
 
 def full_record(info: EngineInfo, prompts: PromptSet) -> ExamRecord:
     """Returns the record of a whole examination, where there is one and examinations count, else an empty record; nano
-    knows its own world alone, which no examination is about."""
-    record = None if prompts.name == "nano" or not heeded() else known_record(info, prompts)
+    knows its own world alone, which no examination is about. That of a reranker always counts: it is its scale."""
+    counts = prompts.name != "nano" and (heeded() or info.kind == "rerank")
+    record = known_record(info, prompts) if counts else None
     if record is None or record.brief:
         return ExamRecord(info.model, info.fingerprint, prompts.identity)
     return record
