@@ -208,10 +208,11 @@ def _outcome(step: RetrievalStep, *, scored: bool) -> str:
 
 def _judged(scores: Sequence[Score]) -> dict[int, str]:
     """Returns what is known of passages beside their utility, by position: the grade, else how many sub-questions the
-    passage answers, else how well it fits the query."""
+    passage answers, else how well it fits the query; with references, how probably it brings the answer."""
     ratings: defaultdict[int, dict[int, bool]] = defaultdict(dict)
     grades: dict[int, str] = {}
     fits: dict[int, str] = {}
+    brings: dict[int, str] = {}
     for score in scores:
         if score.position is None:
             continue
@@ -221,8 +222,10 @@ def _judged(scores: Sequence[Score]) -> dict[int, str]:
             grades[score.position] = f"grade {score.value:g}"
         elif score.name == "query_gain":
             fits[score.position] = f"fit {score.value:+z.2f}"
+        elif score.name == "brings_answer":
+            brings[score.position] = f"answer {score.value:.2f}"
     answered = {at: f"answers {sum(found.values())} of {len(found)}" for at, found in ratings.items()}
-    return fits | answered | grades
+    return fits | answered | brings | grades
 
 
 def _number(score: Score | None, form: str) -> str:

@@ -12,7 +12,15 @@ from ragguard.facts.explanation import Bridge, Explanation, explain_facts
 from ragguard.facts.run_facts import HopFacts, facts_of
 from ragguard.facts.scores import CountedScores, Way, remarks_on_ways, ways_of
 from ragguard.facts.steps import StepView
-from ragguard.facts.verdicts import PassageVerdict, Tone, Verdict, passage_verdict, tone_of, utility_verdict
+from ragguard.facts.verdicts import (
+    BRINGS,
+    PassageVerdict,
+    Tone,
+    Verdict,
+    passage_verdict,
+    tone_of,
+    utility_verdict,
+)
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, Stage
 
 STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
@@ -31,7 +39,7 @@ class PassageView:
     utility: float | None = None
     """The utility by its score, else by the guard that dropped it; None where neither is known."""
     effect: Verdict | None = None
-    """The verdict by the utility only."""
+    """The verdict by the utility, or by whether the passage brings the answer if there is no utility."""
     tone: Tone = ""
     """The colour of the utility."""
 
@@ -133,11 +141,14 @@ def _hop_view(
     drops = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
     read_as = {seen.all[at].id: at + 1 for at in seen.got if at >= seen.candidates and seen.all[at].id}
     judged = {one.position: one for one in scores if one.name == "utility"}
+    brings = {one.position: one.value for one in scores if one.name == "brings_answer"}
     passages = []
     for rank, passage in enumerate(seen.all, 1):
         drop, score = drops.get(rank), judged.get(rank)
         utility, stderr = (score.value, score.stderr) if score else (drop.utility if drop else None, None)
         verdict = None if utility is None else utility_verdict(utility, stderr)
+        if verdict is None and rank in brings:
+            verdict = "helps" if brings[rank] >= BRINGS else "does little"
         place = hop.number, rank
         read = rank in hop.read and drop is None
         words = passage_verdict(

@@ -15,6 +15,8 @@ CLEAR = 0.2
 """A utility has to exceed this in size to be called help or harm."""
 MISLEADS = -CLEAR
 """A passage with a lower utility misleads. The guard drops it by default."""
+BRINGS = 0.5
+"""The probability of bringing the answer from which a passage without a utility helps."""
 STATES_WRONG = "wrong answer"
 """The verdict on a passage in which the answer of a wrong run stands."""
 STATES_REFERENCE = "misleads? has the reference"

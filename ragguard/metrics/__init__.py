@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ragguard.metrics.agreement import Correlation, Difference, correlate, paired_bootstrap
 from ragguard.metrics.answers import (
+    brings_answer,
     exact_match,
     is_abstention,
     likelihood,
@@ -58,7 +59,7 @@ from ragguard.text.language import ENGLISH, Language, normalise
 __all__ = [
     "ENGLISH", "METRICS", "Aggregate", "BestAlpha", "Correlation", "Difference", "Language", "LearnedUdcg",
     "Metric", "Padded", "Parts", "Subset", "aggregate", "alpha_ndcg", "answerable_questions", "attribution",
-    "average_precision", "best_alpha", "cluster", "contested", "correlate", "coverage", "density",
+    "average_precision", "best_alpha", "brings_answer", "cluster", "contested", "correlate", "coverage", "density",
     "distracting_effect", "enough_after", "exact_match", "f", "f_e", "find", "grade_weights", "harm", "hits",
     "is_abstention", "joint_gain", "kernel", "likelihood", "likelihood_total", "loss_without",
     "marginal_coverage", "mean_logprob", "n_recall", "ndcg", "normalise", "pad", "paired_bootstrap", "pct_proc",

@@ -32,6 +32,7 @@ from ragguard.metrics.distraction import (
 )
 from ragguard.records import CUT_TOKENS, Result, Stage
 from ragguard.runtime.arguments import one_of, share, true_or_false
+from ragguard.scorers.answer_evidence import add_answer_evidence
 from ragguard.scorers.exam.examined import probability
 from ragguard.scorers.passages import Judgement, judge_passages
 from ragguard.scorers.probes import Reading, query_likelihood, sees_references
@@ -55,7 +56,7 @@ class _WeighedPassage:
 @dataclass(frozen=True, slots=True)
 class Utility:
     """Gives `p_abstain`, `p_relevant`, `utility`, `distracting_effect`, `udcg`, `udcg_context`,
-    `delta_udcg_selection`, `learned_udcg`."""
+    `delta_udcg_selection`, `learned_udcg`; if a model failed its examination in these, `brings_answer`."""
 
     name: ClassVar[str] = "utility"
     version: ClassVar[str] = "3"
@@ -107,6 +108,7 @@ class Utility:
                 report.step(step, "candidates")
                 report.selection(step)
         report.context()
+        await add_answer_evidence(writer, ask)
         return writer.results()
 
 
@@ -261,7 +263,8 @@ class _UtilityReport:
 
 @dataclass(frozen=True, slots=True)
 class QueryFit:
-    """Gives `query_gain`, and `p_relevant` where it is known what a gain means for the engine."""
+    """Gives `query_gain`; also `p_relevant` if it is known what a gain means for the engine, and `brings_answer` if the
+    engine may not judge passages."""
 
     name: ClassVar[str] = "fit"
     version: ClassVar[str] = "1"
@@ -292,4 +295,5 @@ class QueryFit:
                 if exam.relevance_by_likelihood or (self.relevance and exam.log_odds):
                     read = Reading(probability(exam, gain), None, {**cut, "how": "likelihood"})
                     writer.add("p_relevant", read, step=step, at=at, label="by likelihood")
+        await add_answer_evidence(writer, ask)
         return writer.results()

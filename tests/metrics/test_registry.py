@@ -17,7 +17,7 @@ from ragguard.metrics.registry import declare
 # The design's table of scores.
 SCORES = {
     "passage": "p_abstain p_relevant utility distracting_effect answerability redundancy grade query_gain "
-    "delta_likelihood question_gain contribution joint_gain",
+    "delta_likelihood question_gain brings_answer contribution joint_gain",
     "step": "seper seper_hard delta_seper delta_seper_alone semantic_entropy delta_semantic_entropy udcg harm coverage "
     "learned_udcg "
     "delta_coverage delta_seper_selection delta_coverage_selection delta_udcg_selection contested alpha_ndcg "

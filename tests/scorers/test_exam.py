@@ -18,6 +18,7 @@ from ragguard.engines.base import EngineInfo
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import CircuitOpen, EngineRejected, EngineUnreachable
+from ragguard.facts.run_view import RunView
 from ragguard.records import Failure, Passage, RetrievalStep, Run
 from ragguard.scorers.exam.examination import BRIEF_PROMPTS, exam_cases, examine, examine_unknown, repeated
 from ragguard.scorers.exam.record import (
@@ -144,6 +145,42 @@ async def test_advice_and_report_say_at_once_what_cannot_be_judged():
         "Passages are not judged, as examinee failed its examination in abstention and relevance"
     )
     assert "reference answers give each passage a verdict" in first
+
+
+UNFIT = {"abstention": 0.57, "relevance": 0.4, "query_gain": 0.5, "likelihood": 0.9}
+
+
+@pytest.mark.parametrize("scorers", [["utility"], ["likelihood"], ["utility", "likelihood"]])
+async def test_references_give_passages_a_verdict_where_the_model_may_not_judge_them(scorers):
+    engine = examinee()
+    await kept(engine, figures=UNFIT)
+    results = await ScoringPipeline(engine, scorers=scorers).results(a_run())
+    brings = {one.position: one for one in results if getattr(one, "name", "") == "brings_answer"}
+    assert brings[1].value > 0.8 > 0.2 > brings[2].value
+    assert (brings[1].label, brings[2].label) == ("has a reference", "")
+    assert {one.reference_source for one in brings.values()} == {"gold"}
+    view = RunView(a_run(), [one for one in results if not isinstance(one, Failure)])
+    assert [one.verdict.words for one in view.hops[0].passages] == ["helps", "does little"]
+    without = await ScoringPipeline(engine, scorers=scorers).results(
+        dataclasses.replace(a_run(), references=None)
+    )
+    assert "brings_answer" not in {getattr(one, "name", "") for one in without}
+
+
+async def test_words_alone_tell_where_no_likelihood_is_to_be_had():
+    engine = examinee()
+    await kept(engine, figures=UNFIT | {"likelihood": 0.5})
+    results = await ScoringPipeline(engine, scorers=["utility"]).results(a_run())
+    brings = {one.position: one for one in results if getattr(one, "name", "") == "brings_answer"}
+    assert brings[1].value > 0.8 > 0.2 > brings[2].value
+    assert {one.metadata["how"] for one in brings.values()} == {"words"}
+
+
+async def test_a_model_that_may_judge_needs_no_references():
+    engine = examinee()
+    await kept(engine)
+    results = await ScoringPipeline(engine, scorers=["utility"]).results(a_run())
+    assert "brings_answer" not in {getattr(one, "name", "") for one in results}
 
 
 async def test_probe_that_failed_gives_failures_with_the_reason_and_is_not_asked():

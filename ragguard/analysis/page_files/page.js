@@ -237,7 +237,7 @@
 
   function passages(step, texts) {
     const shown = step.passages;
-    const columns = [["p_relevant", "relevant", number], ["p_abstain", "abstains", number], ["grade", "grade", (g) => number(g, 0)], ["redundancy", "redundant", number]]
+    const columns = [["p_relevant", "relevant", number], ["p_abstain", "abstains", number], ["brings_answer", "brings the answer", number], ["grade", "grade", (g) => number(g, 0)], ["redundancy", "redundant", number]]
       .filter(([name]) => shown.some((passage) => passage[name] != null));
     const head = ["#", "passage", "utility", "verdict", ...columns.map(([, title]) => title)];
     return el("div", { class: "scroll" }, el("table", { class: "passages" },

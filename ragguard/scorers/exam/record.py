@@ -52,7 +52,7 @@ _RESTING: Mapping[str, str] = {
     "abstention": f"p_abstain {_BY_BOTH}",
     "relevance": f"p_relevant {_BY_BOTH}",
     "query_gain": "query_gain question_gain",
-    "likelihood": "likelihood likelihood_total delta_likelihood log_gain delta_likelihood_alone "
+    "likelihood": "brings_answer likelihood likelihood_total delta_likelihood log_gain delta_likelihood_alone "
     "delta_likelihood_total reference_gain joint_gain contribution unused_share cited_used "
     "delta_likelihood_random",
     "grades": "grade ra_nwg proc pct_proc selection_efficiency t n_recall precision_at_grade harm coverage "
