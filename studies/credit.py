@@ -28,7 +28,7 @@ from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.scorer import Scorer
 from studies.intervals import over_questions
-from studies.readers.multi_hop import MultiHop, half, read, read_hotpotqa
+from studies.readers.multi_hop import MultiHop, read, read_hotpotqa
 
 SHOWN = "shown in the report"
 NUMBERS = {
@@ -40,6 +40,9 @@ OF_PASSAGES = {
     "alone": "delta_likelihood", "lost without it": "contribution", "the question's part": "question_gain",
     "both": "joint_gain",
 }  # fmt: skip
+CHOSEN_BY = {"MuSiQue, 2 hops": 14, "MuSiQue, 3 hops": 6, "HotpotQA, 2 hops": 12}
+"""How many questions, the first of each kind in the files' order, `joint_gain`'s form was chosen by; they are left
+out."""
 BESIDE = 2
 """The paragraphs beside the one that answers a hop."""
 
@@ -52,12 +55,10 @@ async def study(
     progress: Progress = silent,
     judge: Engine | None = None,
     data: str | Path | None = None,
-    which: int = 1,
 ) -> list[Table]:
-    """Makes the tables over at most so many questions of each kind; `which` half of the data's questions is read: the
-    forms of the numbers were chosen on half 0."""
+    """Makes the tables over at most so many questions of each kind, in nano's world or in the files of a folder."""
     reader = connect(engine)
-    groups = world_runs(questions, seed) if data is None else data_runs(Path(data), questions, which, seed)
+    groups = world_runs(questions, seed) if data is None else data_runs(Path(data), questions, seed)
     hops = ScoringPipeline(reader, judge=judge, scorers=[Belief(by="likelihood")], owned=())
     plain = ScoringPipeline(reader, judge=judge, scorers=[Belief(by="likelihood", credit=0)], owned=())
     rows: list[tuple[Cell, ...]] = []
@@ -95,15 +96,15 @@ def world_runs(questions: int, seed: int) -> dict[str, list[Run]]:
     return found
 
 
-def data_runs(folder: Path, questions: int, which: int, seed: int) -> dict[str, list[Run]]:
-    """Returns runs over one half of the questions in the files of a folder."""
-    found: dict[str, list[Run]] = {}
+def data_runs(folder: Path, questions: int, seed: int) -> dict[str, list[Run]]:
+    """Returns runs over the questions in the files of a folder, without those by which the forms were chosen."""
+    found: dict[str, list[MultiHop]] = {}
     for name, make in (("MuSiQue", read), ("HotpotQA", read_hotpotqa)):
-        for one in half(list(make(folder / f"{name.lower()}.jsonl")), which):
-            runs = found.setdefault(f"{name}, {len(one.parts)} hops", [])
-            if len(runs) < questions:
-                runs.append(make_run(one, seed))
-    return {name: runs for name, runs in sorted(found.items()) if len(runs) > 3}
+        for one in make(folder / f"{name.lower()}.jsonl"):
+            compares = name == "HotpotQA" and not any(part.needs for part in one.parts)
+            found.setdefault(f"{name}, {len(one.parts)} hops{', comparison' * compares}", []).append(one)
+    kept = {name: asked[CHOSEN_BY.get(name, 0) :][:questions] for name, asked in sorted(found.items())}
+    return {name: [make_run(one, seed) for one in asked] for name, asked in kept.items() if len(asked) > 3}
 
 
 def make_run(one: MultiHop, seed: int, *, useless: bool = True) -> Run:

@@ -79,7 +79,8 @@ def shapley_of_orders(gains: ArrayLike) -> tuple[Value, Value]:
 
 
 def joint_gain(question: float, reference: float) -> float:
-    """Returns how a hop bears on question and answer together: the sum of its `question_gain` and `reference_gain`."""
+    """Returns how a hop bears on question and answer together: the sum of its question gain, above that of the run's
+    passages on average, and its reference gain."""
     return float(question) + float(reference)
 
 

@@ -36,6 +36,12 @@ async def question_gains(
     return {text: _gain(one, closed) for text, one in zip(texts, given, strict=True)}
 
 
+def usual_gain(gains: Mapping[str, Reading | RagguardError]) -> float:
+    """Returns the mean question gain of the passages of a run: any text about the subject makes a question likelier."""
+    known = [one.value for one in gains.values() if isinstance(one, Reading)]
+    return sum(known) / len(known) if known else 0.0
+
+
 def _gain(given: TextAnswer | RagguardError, closed: TextAnswer | RagguardError) -> Reading | RagguardError:
     try:
         known = answered(given)
@@ -60,6 +66,7 @@ async def add_joint_gains(
             which it is not known.
     """
     known = await question_gains(writer.view, [one.step for one in layout.steps], ask)
+    usual = usual_gain(known)
     for contexts in layout.steps if known else ():
         step = contexts.step
         if not step.scored:
@@ -71,9 +78,10 @@ async def add_joint_gains(
             best = max((gain.value for gain in gains.values()), default=0.0)
             part, about = reference_gain(contexts)
             nothing = "" if gains else "no passage that was not there before"
-            both = nothing or f"question {best:+.2f}, reference {part:+.2f}"
+            more = best - usual if gains else 0.0
+            both = nothing or f"question {more:+.2f}, reference {part:+.2f}"
             writer.add(
                 "question_gain", best, step=step, stderr=0.0, explanation=nothing or "of the best passage"
             )
             writer.add("reference_gain", part, step=step, explanation=nothing, **about)
-            writer.add("joint_gain", joint_gain(best, part), step=step, explanation=both, **about)
+            writer.add("joint_gain", joint_gain(more, part), step=step, explanation=both, **about)

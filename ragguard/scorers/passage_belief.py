@@ -17,7 +17,7 @@ from ragguard.records import Result
 from ragguard.runtime.arguments import true_or_false
 from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, Key, window
 from ragguard.scorers.estimates import BeliefIn, Beliefs, likelihoods
-from ragguard.scorers.joint import question_gains
+from ragguard.scorers.joint import question_gains, usual_gain
 from ragguard.scorers.leave_out import PassageLoss, contributions
 from ragguard.scorers.probes import Reading
 from ragguard.scorers.question import Ask, answered
@@ -149,14 +149,16 @@ def _add_joint(
 ) -> None:
     """Adds how each passage bears on question and answer together, where both parts are known."""
     by_text = {} if isinstance(lost, RagguardError) else dict(zip(whole.passages, lost, strict=True))
+    usual = usual_gain(questions)
     for step in writer.view.steps:
         for at in step.got:
             text = step.all[at].text
             question = questions.get(text)
             if isinstance(question, Reading) and text in by_text:
                 part = by_text[text].log
-                both = f"question {question.value:+.2f}, reference {part:+.2f}"
-                joint = joint_gain(question.value, part)
+                more = question.value - usual
+                both = f"question {more:+.2f}, reference {part:+.2f}"
+                joint = joint_gain(more, part)
                 _add(writer, "joint_gain", joint, target, step=step, at=at, explanation=both)
 
 

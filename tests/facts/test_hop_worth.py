@@ -34,3 +34,16 @@ def test_without_a_deciding_score_there_is_no_worth():
     assert worth_of_hops([]) == {}
     assert worth_of_hops([score("seper", "a", 0.3)]) == {}
     assert worth_of_hops([score("credit", "a", 0.3), score("delta_seper", "b", 0.3)]) == {}
+
+
+def test_a_hop_paid_if_its_worth_is_more_than_its_error():
+    def paid(name, value, stderr):
+        one = Score(name, value, "step", "r", step_id="a", stderr=stderr)
+        return worth_of_hops([one])["a"].paid
+
+    assert paid("credit", 0.3, 0.1)
+    assert not paid("credit", 0.15, 0.1)
+    assert not paid("credit", 0.04, 0.0)
+    assert not paid("credit", -0.5, 0.0)
+    assert paid("joint_gain", 0.3, 0.0)
+    assert not paid("joint_gain", 0.2, 0.0)

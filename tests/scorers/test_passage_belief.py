@@ -143,13 +143,19 @@ async def test_the_question_knows_the_bridge_and_the_reference_both():
     }  # fmt: skip
     lost = {("s0", None): round(math.log(3), 6), ("s1", None): round(math.log(9), 6), ("s2", None): 0.0}
     assert await values(run, "reference_gain", by) == lost
-    assert await values(run, "joint_gain", by) == {**lost, ("s0", None): round(1 + math.log(3), 6)}
+    # The three texts make the question likelier by 1/3 on average.
+    assert await values(run, "joint_gain", by) == {
+        ("s0", None): round(2 / 3 + math.log(3), 6),
+        ("s1", None): round(-1 / 3 + math.log(9), 6),
+        ("s2", None): round(-1 / 3, 6),
+    }
 
 
 async def test_a_passage_of_several_hops_bears_on_question_and_reference():
     joint = await values(TWO_HOPS, "joint_gain", IN_CONTEXT)
     assert joint == {
-        ("s0", 1): round(1 + math.log(3), 6), ("s0", 2): 0.0, ("s1", 1): round(math.log(9), 6),
+        ("s0", 1): round(2 / 3 + math.log(3), 6), ("s0", 2): round(-1 / 3, 6),
+        ("s1", 1): round(-1 / 3 + math.log(9), 6),
     }  # fmt: skip
     assert await values(a_run([FOUNDER, BIRTH]), "joint_gain", IN_CONTEXT) == {}
 
