@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ragguard.facts.run_facts import is_clear
+from ragguard.facts.verdicts import is_clear
 from ragguard.records import Score
 
 DECIDING = ("joint_gain", "credit", "delta_seper", "delta_likelihood")
