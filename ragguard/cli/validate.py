@@ -53,7 +53,8 @@ def run(
     ] = None,
     judge: JudgeAddress = None,
     scorers: Annotated[
-        str | None, typer.Option(help="Some of utility, belief, coverage, grades; utility alone unless said.")
+        str | None,
+        typer.Option(help="Some of utility, belief, likelihood, coverage, grades. Default: utility."),
     ] = None,
     relevance: RelevanceForm = "probability",
     metric: Annotated[

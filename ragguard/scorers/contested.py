@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations
 from operator import itemgetter
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ragguard.engines.entailment import Pair
+from ragguard.facts.contradictions import contradictions
 from ragguard.facts.steps import StepView
 from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
@@ -73,6 +74,9 @@ class Contested:
         writer = ScoreWriter(view, self)
         if not any(step.readable for step in view.steps):
             return writer.results()
+        if view.references and {"ratings", "relevance", "abstention"} & view.setting.exam.failed.keys():
+            add_contested_by_words(writer)
+            return writer.results()
         with writer.failing("contested"):
             asked = await find_sub_questions(view, ask)
             ratings = Ratings(asked[: view.setting.caps.sub_questions])
@@ -100,28 +104,55 @@ class Contested:
         table = np.zeros((len(texts), len(texts), len(ratings.sub_questions)), dtype=np.bool_)
         for one in here:
             table[index[one.first], index[one.second], one.sub_question] = True
-        # Where the model got each text first, as `hop.position`, both from 1.
-        got = [(seen, at) for seen in reversed(steps) for at in reversed(seen.got)]
-        where = {seen.all[at].text: f"{seen.step.index + 1}.{at + 1}" for seen, at in got}
-        conflicts = [
-            {
-                "sub_question": one.sub_question,
-                "passages": [where[one.first], where[one.second]],
-                "answers": [one.first_answer, one.second_answer],
-            }
-            for one in here
-        ]
         writer.add(
             "contested",
             measures.contested(ratings.table(texts), table, self.eta),
             step=step,
             who="judge",
             stderr=ratings.stderr(texts),
-            label="; ".join(dict.fromkeys(f"{where[one.first]} against {where[one.second]}" for one in here)),
-            explanation=_in_words(here, where),
             references=given_sub_questions(writer.view),
-            metadata={"conflicts": conflicts},
+            **_named(here, steps),
         )
+
+
+def add_contested_by_words(writer: ScoreWriter) -> None:
+    """Adds `contested` of each step and of the run by the words of passages around a reference, of a model that may not
+    rate passages: 1 if what was read by then contradicts a reference, else 0. The question stands for all
+    sub-questions."""
+    view = writer.view
+    found = [
+        Conflict(0, one.reference_text, one.reference, one.other_text, second_answer=one.other)
+        for one in contradictions(view.run.question, view.references, read_texts(view.steps))
+    ]
+    readable = [(number, step) for number, step in enumerate(view.steps, 1) if step.readable]
+    for number, step in (*readable, *([(len(view.steps), None)] if readable else ())):
+        steps = view.steps[:number]
+        texts = set(read_texts(steps))
+        here = [one for one in found if {one.first, one.second} <= texts]
+        named = _named(here, steps)
+        named["metadata"]["how"] = "words"
+        about: dict[str, Any] = {"reference_source": "gold", "references": view.references}
+        writer.add("contested", float(bool(here)), step=step, **named, **about)
+
+
+def _named(found: Sequence[Conflict], steps: Sequence[StepView]) -> dict[str, Any]:
+    """Returns the fields of a score that name contradictions."""
+    # Where the model got each text first, as `hop.position`, both from 1.
+    got = [(seen, at) for seen in reversed(steps) for at in reversed(seen.got)]
+    where = {seen.all[at].text: f"{seen.step.index + 1}.{at + 1}" for seen, at in got}
+    conflicts = [
+        {
+            "sub_question": one.sub_question,
+            "passages": [where[one.first], where[one.second]],
+            "answers": [one.first_answer, one.second_answer],
+        }
+        for one in found
+    ]
+    return {
+        "label": "; ".join(dict.fromkeys(f"{where[one.first]} against {where[one.second]}" for one in found)),
+        "explanation": _in_words(found, where),
+        "metadata": {"conflicts": conflicts},
+    }
 
 
 async def find_conflicts(

@@ -167,6 +167,19 @@ async def test_references_give_passages_a_verdict_where_the_model_may_not_judge_
     assert "brings_answer" not in {getattr(one, "name", "") for one in without}
 
 
+async def test_a_contradiction_of_a_reference_is_named_by_words_where_the_model_may_not_rate():
+    engine = examinee()
+    await kept(engine, figures=UNFIT | {"grades": 0.1})
+    one = exam_cases().questions[0]
+    passages = [Passage(one.gold), Passage(one.contradiction)]
+    contested = dataclasses.replace(a_run(), steps=[dataclasses.replace(a_run().steps[0], passages=passages)])
+    for run, value in ((contested, 1.0), (a_run(), 0.0)):
+        results = await ScoringPipeline(engine, scorers=["coverage"]).results(run)
+        found = [score for score in results if getattr(score, "name", "") == "contested"]
+        assert [(score.level, score.value) for score in found] == [("step", value), ("run", value)]
+        assert found[0].label == ("1.1 against 1.2" if value else "")
+
+
 async def test_words_alone_tell_where_no_likelihood_is_to_be_had():
     engine = examinee()
     await kept(engine, figures=UNFIT | {"likelihood": 0.5})

@@ -1,0 +1,29 @@
+"""Passages with the same words around other ones in the place of a reference contradict it."""
+
+from ragguard.facts.contradictions import contradictions
+
+QUESTION = "When was the old mill of Norvik built?"
+TRUE = "The old mill of Norvik was built in 1922 by Ada Berg, who ran it for ten years."
+FALSE = "Some say that the old mill of Norvik was built in 1951 by Ada Berg, who ran it for ten years."
+OTHER = "The town hall of Velara was built in 1870 by a council of nine people."
+
+
+def test_other_words_in_the_place_of_a_reference_are_named():
+    (found,) = contradictions(QUESTION, ["1922"], [TRUE, FALSE, OTHER])
+    assert (found.reference, found.other) == ("1922", "1951")
+    assert (found.reference_text, found.other_text) == (TRUE, FALSE)
+
+
+def test_nothing_is_named_without_a_passage_that_has_the_reference():
+    assert contradictions(QUESTION, ["1922"], [FALSE, OTHER]) == []
+    assert contradictions(QUESTION, ["192"], [TRUE, FALSE]) == []
+    assert contradictions(QUESTION, [], [TRUE, FALSE]) == []
+    assert contradictions(QUESTION, ["1922"], [TRUE, TRUE, OTHER, ""]) == []
+
+
+def test_words_of_another_kind_do_not_contradict_a_figure():
+    vague = TRUE.replace("1922", "the early days")
+    assert contradictions(QUESTION, ["1922"], [TRUE, vague]) == []
+    words = TRUE.replace("Ada Berg", "Carl Dahl")
+    (found,) = contradictions("Who built it?", ["Ada Berg"], [TRUE, words])
+    assert found.other == "carl dahl"
