@@ -8,6 +8,7 @@ docstring, the docstring of a dataclass field, the help of an option.
 from __future__ import annotations
 
 import ast
+import asyncio
 import dataclasses
 import inspect
 import json
@@ -93,6 +94,8 @@ class Argument(NamedTuple):
 
 def arguments(value: Any) -> list[Argument]:
     """Returns the arguments of a class or a function with their descriptions; '' where there is none."""
+    if inspect.isclass(value) and (description := getattr(value.__init__, "description", None)):
+        return list(_fields(description))  # of `takes`
     is_protocol = getattr(value, "_is_protocol", False)
     own_init = inspect.isclass(value) and inspect.isfunction(value.__init__) and not is_protocol
     if dataclasses.is_dataclass(value) and not inspect.getsource(value).count("def __init__"):
@@ -130,17 +133,34 @@ def described(docstring: str) -> dict[str, str]:
 
 
 def _fields(cls: type) -> Iterator[Argument]:
-    """The fields of a dataclass with the docstrings under them."""
+    """The arguments of a dataclass, in the order of its signature, with the docstrings under its fields."""
+    described = {one.name: one for base in reversed(cls.__mro__) for one in _own_fields(base)}
+    for name in inspect.signature(cls).parameters:
+        yield described[name]
+
+
+def _own_fields(cls: type) -> Iterator[Argument]:
+    """The fields that the body of a dataclass defines, with the docstrings under them."""
+    if not dataclasses.is_dataclass(cls):
+        return
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(body, ast.ClassDef)
-    names = {field.name for field in dataclasses.fields(cls) if field.init}
     for node, after in zip(body.body, [*body.body[1:], None], strict=True):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id in names:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             text = (
                 after.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else None
             )
             meaning = " ".join(str(text.value).split()) if isinstance(text, ast.Constant) else ""
-            yield Argument(node.target.id, _written(node.value), meaning)
+            yield Argument(node.target.id, _written(_default_in(node.value)), meaning)
+
+
+def _default_in(value: ast.expr | None) -> ast.expr | None:
+    """The default that a field has, also one that is given by `field(default=...)`."""
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "field":
+        given = {word.arg: word.value for word in value.keywords}
+        factory = given.get("default_factory")
+        return given.get("default", factory and ast.Call(factory, [], []))
+    return value
 
 
 def _definition(function: Callable[..., Any]) -> ast.FunctionDef | ast.AsyncFunctionDef:
@@ -168,6 +188,47 @@ def public() -> Iterator[tuple[str, str, str, Any]]:
                 for part in name.split("."):
                     value = getattr(value, part)
                 yield heading, module, name, value
+
+
+class _Described:
+    """An engine that is described and never asked: a server that answers many prompts in one request, with exact
+    probabilities."""
+
+    def __getattr__(self, verb: str) -> Any:
+        raise AssertionError(f"a plan asks no model: {verb}")
+
+    async def sample(self, *args: Any, **named: Any) -> Any: ...
+    async def label_probs(self, *args: Any, **named: Any) -> Any: ...
+    async def aclose(self) -> None: ...
+    async def info(self) -> Any:
+        from ragguard.engines import EngineInfo
+
+        able = frozenset({"batch", "n_samples", "exact_labels", "continuations"})
+        return EngineInfo("described", "described", "described", capabilities=able)
+
+
+def effort() -> str:
+    """What each level of effort gives, asks and costs for a hop of five passages, by the planner, as Markdown."""
+    from ragguard import Passage, RetrievalStep, Run
+    from ragguard.scorers.effort import LEVELS
+    from ragguard.scorers.settings import ScoringSettings
+
+    passages = [Passage(f"{number} " + "word " * 100, f"p{number}") for number in range(5)]
+    question = "Who founded the firm that is based in Oslo?"
+    step = RetrievalStep("s1", "r1", query=question, passages=passages, candidates=passages)
+    run = Run("r1", question, ["Ada Berg"], "Ada Berg", steps=[step])
+    lines = [
+        "| effort | what the scores say | requests | prompts | tokens read | tokens written, at most | most a run |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, level in LEVELS.items():
+        pipeline = ScoringSettings(engine=_Described(), effort=name).build()
+        total = asyncio.run(pipeline.plan(run)).total
+        lines.append(
+            f"| `{name}` | {level.gives} | {total.requests} | {total.prompts} | {total.prompt_tokens:,} | "
+            f"{total.output_tokens:,} | {level.caps.prompt_tokens:,} tokens read |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def settings() -> str:
@@ -315,6 +376,7 @@ def traces() -> str:
 
 
 GENERATED: Mapping[tuple[str, str], Callable[[], str]] = {
+    ("reference/settings.md", "effort"): effort,
     ("reference/settings.md", "settings"): settings,
     ("reference/settings.md", "commands"): command_tables,
     ("reference/metrics.md", "metrics"): metrics,

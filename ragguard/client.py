@@ -13,8 +13,6 @@ failure of an engine, a disk or a sink reaches the application.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
-from datetime import timedelta
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 from uuid import UUID
@@ -22,32 +20,19 @@ from uuid import UUID
 from ragguard.capture.handle import RunHandle, Thumb
 from ragguard.capture.recorder import Recorder
 from ragguard.engines.base import Engine
-from ragguard.engines.connect import AUTO
-from ragguard.engines.entailer import Entailer
-from ragguard.engines.layers.budget import Account, Limits
-from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
-from ragguard.metrics.distraction import Relevance
 from ragguard.records import Failure, Passage, Run, Score, ScoredRun
 from ragguard.runtime.arguments import whole_number
+from ragguard.runtime.flat_arguments import takes
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.plan import Plan
-from ragguard.scorers.references import References
-from ragguard.scorers.scorer import Scorer
-from ragguard.scorers.settings import ScoringSettings
-from ragguard.scorers.view import Caps
-from ragguard.service.configuration import Configuration, When
+from ragguard.service.configuration import Options
 from ragguard.service.service import SCORER, Report, Service, in_each_process
 from ragguard.storage.files.runfile import is_question_file, sub_questions_in
-from ragguard.storage.preparation import Redact
 from ragguard.storage.source import Runs
-from ragguard.storage.sqlite.store import Durability, Store
-from ragguard.telemetry.sink import Sink
-from ragguard.text.language import ENGLISH, Language
+from ragguard.storage.sqlite.store import Store
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import TracerProvider
-
     from ragguard.advice import Adviser
 
 
@@ -68,115 +53,13 @@ class RagGuard:
     All times are in seconds. Wrong settings are refused here, at once; afterwards no failure of an engine, a disk
     or a sink reaches the application.
 
-    Args:
-        engine: The model that is asked: `nano`, `smol`, the address of an OpenAI-compatible server
-            (`http://HOST:PORT/v1`, optionally with `#MODEL`), `vllm:MODEL`, `hf:MODEL`, `gguf:FILE`, or an Engine;
-            `auto` chooses as `connect` says, and a log line says what. Nothing else is asked before the first run is
-            scored. None: runs are captured, and sent where `otlp` says, and scored elsewhere.
-        entailer: What compares sampled answers in place of the judge: the address of a vLLM server that serves an
-            NLI model, `hf:MODEL`, or an Entailer.
-        scorers: The scorers that look at each run, by name (`belief`, `likelihood`, `utility`, `coverage`, `grades`)
-            or as objects with their own settings. None: belief, utility and coverage; for `smol`, whose labels cannot
-            judge, likelihood alone. Empty: runs are captured and never scored.
-        store: The SQLite file that keeps runs and scores. None keeps them in memory: at most 10,000 runs or 256
-            MiB, and only until the process ends.
-        sample_rate: The share of runs that is captured, from 0 to 1, decided by the run's id. Nothing is known of
-            the others.
-        score_rate: The share of captured runs that is scored without being asked for, from 0 to 1, decided by the
-            run's id. The others are kept, and `rg.score(run)` or `ragguard score` scores them later.
-        when: When runs are scored: `step` scores each step as it ends with what is known then, and asks at the run's
-            end what needs the end; `run` scores nothing before.
-        judge: Another model that judges relevance, ratings, grades and sub-questions; in the forms of `engine`.
-            None: the engine judges.
-        prompts: The prompts that are asked: `default`, `nano`, a TOML file, or a PromptSet. None: those that fit
-            the engine.
-        references: The known right answers, where a run brings none: a function of the question, sync or async, or
-            a mapping from questions to answers. It runs where runs are scored, never in a hook.
-        durability: What a kill may cost: `fast` loses at most the last 50 ms; with `full`, calls on a thread return
-            once their event is on the disk.
-        redact: A function of one text that returns what may be kept of it; None or an empty text keeps nothing. It
-            is applied to every text before anything is written, scored or sent; where it fails, the text is
-            dropped.
-        budget: What the engines may spend together: a mapping with some of `requests`, `tokens`, `money` and
-            `price`, or an Account that several RagGuards and guards share. What would go beyond is refused and
-            becomes a failure.
-        sinks: Where scored runs go besides the store: a list of objects with `async def submit(scored)` and `async
-            def aclose()`.
-        tracer_provider: The OpenTelemetry provider that scores go to, instead of the application's own.
-        otlp: An OTLP/HTTP address, such as `http://localhost:4318`, for an application that has no OpenTelemetry
-            configured; where it has, that is used. Needs the extra `otlp`.
-        queue_size: How many runs may wait, 1 or more: with a store for the disk (a run is taken for 64 events),
-            without one to be scored. Beyond that `on_overflow` applies.
-        queue_bytes: How many bytes of captured data may wait for the disk, about; 64 MiB by default. Beyond that
-            `on_overflow` applies.
-        on_overflow: What happens when the queue is full: `drop_oldest`, or `block(SECONDS)`, which lets a
-            thread wait so long for the disk before the oldest is dropped. A hook on an event loop never waits, and
-            none waits for scoring. What is dropped is counted.
-        capture_content: Whether queries, passages and answers are written on spans. None: as the environment says,
-            else not.
-        caps: The most that is judged of one run. None: `Caps()`.
-        language: The language of answers, a `ragguard.metrics.Language`: its articles, and the phrases by which an
-            answer says that it is none. English ships.
-        relevance: The form in which relevance counts in utility, UDCG and advice: `probability`, the number that the
-            judge gives, or `binary`, yes or no at 0.5, as in the paper.
-        concurrency: How many runs are scored at once in the background, 1 or more.
-        retention: How long a run is kept after its end, in seconds or as a timedelta. Older runs are removed for
-            good with their texts and scores, scored or not. None: for ever.
-        max_open_runs: How many runs may be open at once in a process, 1 or more. Beyond that the one without an event
-            for longest ends as `abandoned`: what it retrieves later is not recorded, its answer is.
-        run_ttl: After how many seconds without an event an open run ends as `abandoned` and is scored as it stands.
-            `float('inf')`: never.
-        exit_timeout: How many seconds the end of the process may wait for what is still to be stored, scored and
-            sent; 0 or more.
+    Its arguments are the fields of `ScoringSettings` and `ServiceSettings`, which say what each does; `engine` may be
+    given by its place. docs/reference/settings.md lists them.
     """
 
-    def __init__(
-        self,
-        engine: str | Engine | None = AUTO,
-        *,
-        entailer: str | Entailer | None = None,
-        scorers: Sequence[str | Scorer] | None = None,
-        store: str | Path | None = "ragguard.db",
-        sample_rate: float = 1.0,
-        score_rate: float = 1.0,
-        when: When = "step",
-        judge: str | Engine | None = None,
-        prompts: str | Path | PromptSet | None = None,
-        references: References | Mapping[str, str | Sequence[str]] | None = None,
-        durability: Durability = "fast",
-        redact: Redact | None = None,
-        budget: Account | Limits | None = None,
-        sinks: Sequence[Sink] = (),
-        tracer_provider: TracerProvider | None = None,
-        otlp: str | None = None,
-        queue_size: int = 1024,
-        queue_bytes: int = 64 * 2**20,
-        on_overflow: str = "drop_oldest",
-        capture_content: bool | None = None,
-        caps: Caps | None = None,
-        language: Language = ENGLISH,
-        relevance: Relevance = "probability",
-        concurrency: int = 8,
-        retention: timedelta | float | None = None,
-        max_open_runs: int = 4096,
-        run_ttl: float = 3600.0,
-        exit_timeout: float = 10.0,
-    ) -> None:
-        scoring = ScoringSettings(
-            engine=engine, judge=judge, entailer=entailer, scorers=scorers, prompts=prompts, caps=caps,
-            language=language, relevance=relevance, budget=Account.of(budget),  # one account, also for forked processes
-        )  # fmt: skip
-        self._services = in_each_process(
-            Configuration(
-                scoring=scoring, store=store, durability=durability, sample_rate=sample_rate,
-                score_rate=score_rate, when=when, references=references, redact=redact, sinks=sinks,
-                tracer_provider=tracer_provider, otlp=otlp, capture_content=capture_content,
-                queue_size=queue_size, queue_bytes=queue_bytes, on_overflow=on_overflow,
-                concurrency=concurrency, retention=retention, max_open_runs=max_open_runs, run_ttl=run_ttl,
-                exit_timeout=exit_timeout,
-            ),
-            _adviser_of,
-        )  # fmt: skip
+    @takes(Options)
+    def __init__(self, options: Options) -> None:
+        self._services = in_each_process(options.configuration, _adviser_of)
         self.recorder: Recorder = self._service.recorder
         """The recorder, to which integrations report runs and retrievals."""
 

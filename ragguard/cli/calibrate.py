@@ -11,16 +11,8 @@ import typer
 
 from ragguard.advice import AdviceCalibration
 from ragguard.cli.run_source import RunFiles, RunSource
-from ragguard.cli.terminal import (
-    EngineAddress,
-    JudgeAddress,
-    LabelFile,
-    PromptSetName,
-    RelevanceForm,
-    refuse_together,
-    say,
-    work_status,
-)
+from ragguard.cli.scoring_options import EngineAddress, JudgeAddress, PromptSetName, RelevanceForm
+from ragguard.cli.terminal import LabelFile, refuse_together, say, work_status
 from ragguard.cli.validate import scored_by_engine
 from ragguard.client import RagGuard
 from ragguard.errors import InvalidInput

@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ragguard.cli.terminal import ENGINES, PromptSetName, progress_bar, say
+from ragguard.cli.scoring_options import PromptSetName
+from ragguard.cli.terminal import progress_bar, say
 from ragguard.engines.base import Engine, Prompt
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.engine import only_ranks
@@ -24,7 +25,7 @@ from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.scorers.exam.examination import examine as examine_model
 from ragguard.scorers.exam.examination import repeated
 from ragguard.scorers.exam.record import ABOUT, NEEDED, ExamRecord, answers_file, keep_record, record_file
-from ragguard.scorers.settings import ScoringSettings
+from ragguard.scorers.settings import ADDRESSES, ScoringSettings
 from ragguard.text.secret_filter import without_secrets
 
 _MANY, _SAMPLES = 64, 10
@@ -42,7 +43,7 @@ _EXACTNESS = {
 
 
 def run(
-    engine: Annotated[str, typer.Argument(help=f"{ENGINES}.")] = "auto",
+    engine: Annotated[str, typer.Argument(help=f"{ADDRESSES}.")] = "auto",
     prompts: PromptSetName = None,
     speed: Annotated[
         bool, typer.Option("--speed", help=f"Measure {_MANY} prompts, however long they take.")

@@ -19,7 +19,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ragguard.cli.terminal import EngineAddress, PromptSetName, say
+from ragguard.cli.scoring_options import EngineAddress, PromptSetName
+from ragguard.cli.terminal import say
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import PromptSet, Task, load_prompts

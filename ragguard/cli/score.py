@@ -11,28 +11,18 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
 from ragguard.cli.run_source import RunFiles, RunSource, about_references, read_references
 from ragguard.cli.score_parts import executor_of, read_engine_args, score_in_parts
-from ragguard.cli.terminal import (
-    EngineAddress,
-    JudgeAddress,
-    PromptSetName,
-    RelevanceForm,
-    ScorerNames,
-    names_of,
-    reason_lines,
-    refuse_together,
-    say,
-)
+from ragguard.cli.scoring_options import ScoringOptions, takes_scoring_options
+from ragguard.cli.terminal import reason_lines, refuse_together, say
 from ragguard.client import RagGuard
 from ragguard.engines.connect import connect_judge
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineError, EngineTimeout, InvalidInput, LowLabelMass, StoreError
-from ragguard.metrics.distraction import Relevance
 from ragguard.records import ScoredRun, Usage
 from ragguard.runtime.arguments import check_output
 from ragguard.runtime.faults import without_times
@@ -58,17 +48,14 @@ _NAMES = re.compile(r"^[a-z_]+( of passage \d+)?(, [a-z_]+( of passage \d+)?)*: 
 CLOSE_SECONDS = 5.0
 
 
+@takes_scoring_options
 def run(
     files: RunFiles,
-    engine: EngineAddress = "auto",
+    scoring: ScoringOptions,
     store: Annotated[
         str | None,
         typer.Option("--store", "-s", show_default=_STORE, help="Where runs and scores go; made if missing."),
     ] = None,
-    judge: JudgeAddress = None,
-    scorers: ScorerNames = None,
-    prompts: PromptSetName = None,
-    relevance: RelevanceForm = "probability",
     references: Annotated[
         Path | None,
         typer.Option(
@@ -134,7 +121,6 @@ def run(
     Exit code 0: all is scored. 1: some lines or scores are missing, and the command said which and why. 2: nothing
     could be done: a wrong option, no such file, no engine, no store.
     """
-    names = names_of(scorers)
     right_answers = {} if references is None else read_references(references)
     if on is None:
         for name, given in (("--engine-args", engine_args), ("--gpus", gpus)):
@@ -148,23 +134,16 @@ def run(
             raise InvalidInput("--out", out, "a folder for the scores, with --on")
         executor = executor_of(on, gpus)
         arguments = read_engine_args(engine_args)
-        scoring = ScoringSettings(
-            engine=engine,
-            judge=judge,
-            scorers=names,
-            prompts=prompts,
-            relevance=cast("Relevance", relevance),
-            engine_args=arguments,
-        )
-        job = PartJob(scoring=scoring, out=out, references=right_answers, concurrency=concurrency)
+        settings = ScoringSettings(**scoring, engine_args=arguments)
+        job = PartJob(scoring=settings, out=out, references=right_answers, concurrency=concurrency)
         if not dry_run:
             score_in_parts(files, job, executor)
             return
         files, out = [str(path) for path in find_runs(files)], None
     store = store or _STORE
     options: dict[str, Any] = {
-        "judge": judge, "prompts": prompts, "budget": None if max_tokens is None else {"tokens": max_tokens},
-        "scorers": names, "relevance": relevance, "concurrency": concurrency, "exit_timeout": 0.0,
+        **scoring, "budget": None if max_tokens is None else {"tokens": max_tokens}, "concurrency": concurrency,
+        "exit_timeout": 0.0,
     }  # fmt: skip
     source = RunSource(files, right_answers, since)
     options["sinks"] = _written_back(files) if write_back else ()
@@ -172,9 +151,9 @@ def run(
     try:
         with source.progress():
             if dry_run:
-                sentence = _plan_sentence(asyncio.run(_plan(source, engine, options)))
+                sentence = _plan_sentence(asyncio.run(_plan(source, options)))
             else:
-                tally = asyncio.run(_score(source, engine, store, options, out, stops=scorers is None))
+                tally = asyncio.run(_score(source, store, options, out, stops=scoring["scorers"] is None))
                 sentence = tally.sentence(store)
     except KeyboardInterrupt:
         say(f"stopped; what is in {store} stays, and the same command goes on from there", error=True)
@@ -258,15 +237,16 @@ def _cause(message: str) -> str:
 
 
 async def _score(
-    source: RunSource, engine: str, store: str, options: Mapping[str, Any], out: str | None, *, stops: bool
+    source: RunSource, store: str, options: Mapping[str, Any], out: str | None, *, stops: bool
 ) -> _Tally:
     tally = _Tally()
-    rg = RagGuard(engine, store=store, **options)
+    rg = RagGuard(store=store, **options)
     try:
         await rg.engine.info()  # one error for an engine that cannot be reached, in place of one for each run
         await asyncio.to_thread(rg.store.housekeep)
         _must_be_written(rg.store)
-        if {*ScoringSettings(engine=engine, scorers=options["scorers"]).chosen_scorers} != {"likelihood"}:
+        chosen = {name: options[name] for name in ("engine", "scorers", "effort")}
+        if {*ScoringSettings(**chosen).chosen_scorers} != {"likelihood"}:
             await _check_models(rg, options, stops=stops)
         async with aclosing(rg.score_runs(source.runs(), concurrency=options["concurrency"])) as stream:
             async for scored in stream:
@@ -307,8 +287,8 @@ def _must_be_written(store: Store) -> None:
         )
 
 
-async def _plan(source: RunSource, engine: str, options: Mapping[str, Any]) -> Plan:
-    rg = RagGuard(engine, store=None, **options)
+async def _plan(source: RunSource, options: Mapping[str, Any]) -> Plan:
+    rg = RagGuard(store=None, **options)
     total = Plan()
     for run in source.runs():
         total += replace(await rg.score(run, dry_run=True), failures=())

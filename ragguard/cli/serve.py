@@ -5,23 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
-from ragguard.cli.terminal import (
-    EngineAddress,
-    JudgeAddress,
-    PromptSetName,
-    RelevanceForm,
-    ScorerNames,
-    names_of,
-    say,
-)
+from ragguard.cli.scoring_options import ScoringOptions, takes_scoring_options
+from ragguard.cli.terminal import say
 from ragguard.client import RagGuard
 from ragguard.errors import InvalidInput, MissingDependency, StoreError
 from ragguard.guard import DistractorGuard
-from ragguard.metrics.distraction import Relevance
 from ragguard.traces.spool import Spool
 
 TOKEN = "RAGGUARD_TOKEN"
@@ -30,12 +22,10 @@ _SWITCH_SECONDS = 0.001
 _HERE = ("127.0.0.1", "::1", "localhost")
 
 
+@takes_scoring_options
 def run(
-    engine: EngineAddress = "auto",
+    scoring: ScoringOptions,
     store: Annotated[str, typer.Option("--store", "-s", help="Where runs and scores go.")] = "ragguard.db",
-    judge: JudgeAddress = None,
-    scorers: ScorerNames = None,
-    prompts: PromptSetName = None,
     host: Annotated[
         str, typer.Option(help=f"The address to listen at. Any but this machine's own needs {TOKEN}.")
     ] = "127.0.0.1",
@@ -49,7 +39,6 @@ def run(
     quiet: Annotated[
         float, typer.Option(min=0, help="Seconds without a span after which any trace is complete.")
     ] = 60.0,
-    relevance: RelevanceForm = "probability",
     threshold: Annotated[
         float, typer.Option(help="For /v1/prune: passages with less utility are dropped.")
     ] = -0.2,
@@ -80,15 +69,15 @@ def run(
     except ImportError as error:
         raise MissingDependency(error.name or "more", "ragguard serve", "serve") from error
 
-    names = () if scorers == "none" else names_of(scorers)
-    form = cast("Relevance", relevance)
-    rg = RagGuard(
-        engine, judge=judge, scorers=names, prompts=prompts, relevance=form, store=store, exit_timeout=0.0
-    )
+    if scoring["scorers"] == ("none",):
+        scoring["scorers"] = ()
+    rg = RagGuard(**scoring, store=store, exit_timeout=0.0)
+    judge = scoring["judge"]
+    of_guard = {name: scoring[name] for name in ("judge", "prompts", "relevance")}
     service = Endpoints(
         rg,
-        Ingest(rg, Spool(f"{store}-spans"), settle=settle, quiet=quiet, live=names != ()),
-        DistractorGuard(rg.engine, threshold, budget_ms, judge=judge, prompts=prompts, relevance=form),
+        Ingest(rg, Spool(f"{store}-spans"), settle=settle, quiet=quiet, live=scoring["scorers"] != ()),
+        DistractorGuard(rg.engine, threshold, budget_ms, **of_guard),
         InfoGain(rg.engine, judge),
     )
     config = uvicorn.Config(

@@ -164,32 +164,7 @@ def _in_two_lines(console: Console, cell: str, width: int) -> Text:
     return Text("\n").join(lines)
 
 
-ENGINES = "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE or auto"
-"""The engines that a command takes, as its help says."""
-EngineAddress: TypeAlias = Annotated[str, typer.Option("--engine", "-e", help=f"{ENGINES}.")]
-JudgeAddress: TypeAlias = Annotated[
-    str | None, typer.Option("--judge", help="Another engine, for relevance, ratings and grades.")
-]
-ScorerNames: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--scorers",
-        help="Some of belief, likelihood, utility, coverage, grades.",
-        show_default="belief,utility,coverage, or for smol likelihood",
-    ),
-]
-RelevanceForm: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--relevance",
-        help="How relevance counts in utility: as a probability, or binary (the paper's).",
-    ),
-]
 LabelFile: TypeAlias = Annotated[
     Path | None,
     typer.Option("--labels", help="A file of people's labels, as `ragguard label` writes it."),
-]
-PromptSetName: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--prompts", help="A prompt set: its name, or a TOML file (docs/how-to/prompts.md)."),
 ]

@@ -13,17 +13,8 @@ from typing import Annotated, cast
 import typer
 
 from ragguard.analysis.tables import Table
-from ragguard.cli.terminal import (
-    ENGINES,
-    JudgeAddress,
-    LabelFile,
-    RelevanceForm,
-    names_of,
-    refuse_together,
-    say,
-    show_results,
-    work_status,
-)
+from ragguard.cli.scoring_options import JudgeAddress, RelevanceForm
+from ragguard.cli.terminal import LabelFile, names_of, refuse_together, say, show_results, work_status
 from ragguard.engines.connect import connect
 from ragguard.errors import InvalidInput
 from ragguard.lab.labels.corrected import judge_tables
@@ -36,6 +27,7 @@ from ragguard.lab.validation.dataset import read_dataset
 from ragguard.lab.validation.entailers import compare_entailers, entailer_of, read_pairs
 from ragguard.metrics.distraction import RELEVANCES, Relevance
 from ragguard.runtime.arguments import check_output, one_of
+from ragguard.scorers.settings import ADDRESSES
 from ragguard.storage.source import open_source
 
 
@@ -47,7 +39,7 @@ def run(
         typer.Option(
             "--engine",
             "-e",
-            help=f"Judges, and answers where there is no outcome: {ENGINES}. Without one DATA's own numbers are all "
+            help=f"Judges, and answers where there is no outcome: {ADDRESSES}. Without one DATA's own numbers are all "
             "there is. Given several times: readers that are compared, each by its own answers.",
         ),
     ] = None,

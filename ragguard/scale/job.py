@@ -28,7 +28,7 @@ from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.storage.files.partfolder import PartCounts, PartFolder, PartTotals
 from ragguard.text.credentials import split_credentials
-from ragguard.text.language import ENGLISH
+from ragguard.text.language import Language
 from ragguard.text.secret_filter import without_secrets
 
 ATTEMPTS = 3
@@ -88,7 +88,7 @@ class PartJob:
     @cached_property
     def record(self) -> dict[str, Any]:
         """The settings that decide about scores, as JSON takes them: without keys, texts of prompts as a digest."""
-        scoring = self.scoring
+        scoring, caps = self.scoring, self.scoring.chosen_caps
         prompts = None if scoring.prompts is None else load_prompts(scoring.prompts)
         record = {
             "engine": _address(scoring.engine),
@@ -97,11 +97,16 @@ class PartJob:
             "entailer": _address(scoring.entailer),
             "scorers": [_scorer(scorer) for scorer in scoring.chosen_scorers],
             "prompts": prompts and [prompts.identity, digest_of(dataclasses.asdict(prompts))],
-            "caps": scoring.caps and dataclasses.asdict(scoring.caps),
+            "caps": caps and dataclasses.asdict(caps),
             "references": digest_of(self.references) if self.references else None,
         }
-        if scoring.language != ENGLISH:
-            record["language"] = digest_of(dataclasses.asdict(scoring.language))
+        # Any other setting counts if it is not the default: a new one leaves the digests of folders as they are.
+        for one in dataclasses.fields(scoring):
+            value = getattr(scoring, one.name)
+            if one.name not in (*record, "effort", "budget") and value != one.default:
+                record[one.name] = digest_of(
+                    dataclasses.asdict(value) if isinstance(value, Language) else value
+                )
         return record
 
     @cached_property

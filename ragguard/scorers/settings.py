@@ -6,7 +6,7 @@ The settings can be pickled wherever models are given as addresses, so that anot
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,37 +21,113 @@ from ragguard.errors import InvalidInput
 from ragguard.metrics.distraction import RELEVANCES, Relevance
 from ragguard.runtime.arguments import one_of
 from ragguard.runtime.faults import NOTICES
-from ragguard.scorers.pipeline import USUAL, ScoringPipeline
+from ragguard.scorers.effort import LEVELS, Effort
+from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import Caps
 from ragguard.text.language import ENGLISH, Language
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoringSettings:
-    """The models that are asked and the scorers that look at a run; the fields are RagGuard's arguments."""
+@dataclass(frozen=True, slots=True)
+class CommandLineOption:
+    """How a setting is given on a command line."""
 
-    engine: str | Engine | None = AUTO
-    """The model that is asked: an address as `connect` takes it, or an Engine. None: runs are captured alone."""
+    flags: tuple[str, ...]
+    help: str
+    default: str = ""
+    """The default as the help shows it, if the setting itself has none."""
+
+    def value(self, text: str | None) -> Any:
+        """Returns the setting that a text stands for."""
+        return text
+
+
+class _NamesOption(CommandLineOption):
+    """A list of names with commas between."""
+
+    __slots__ = ()
+
+    def value(self, text: str | None) -> tuple[str, ...] | None:
+        """Returns the names; None if the option is not given."""
+        return None if text is None else tuple(filter(None, (name.strip() for name in text.split(","))))
+
+
+def _option(help: str, *flags: str, default: str = "") -> dict[str, CommandLineOption]:
+    return {OPTION: CommandLineOption(flags, help, default)}
+
+
+OPTION = "option"
+"""The key of a field's metadata under which its `CommandLineOption` stands."""
+ADDRESSES = "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE or auto"
+"""The engines that can be named by a text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringSettings:
+    """The models that are asked and the scorers that look at a run, as plain data for this process or another one.
+
+    The one description of these settings: RagGuard's arguments, the options of the commands that score, the settings
+    page and the identity of a job over parts are made of its fields.
+    """
+
+    engine: str | Engine | None = field(
+        default=AUTO, kw_only=False, metadata=_option(f"{ADDRESSES}.", "--engine", "-e")
+    )
+    """The model that is asked: `nano`, `smol`, the address of an OpenAI-compatible server (`http://HOST:PORT/v1`,
+    optionally with `#MODEL`), `vllm:MODEL`, `hf:MODEL`, `gguf:FILE`, or an Engine; `auto` chooses as `connect` says,
+    and a log line says what. Nothing else is asked before the first run is scored. None: runs are captured, and sent
+    where `otlp` says, and scored elsewhere."""
     engine_args: Mapping[str, Any] | None = None
-    """vLLM's own engine arguments, where the engine is `vllm:MODEL`."""
-    judge: str | Engine | None = None
-    """Another model that judges relevance, ratings, grades and sub-questions. None: the engine."""
+    """vLLM's own engine arguments, if the engine is `vllm:MODEL`."""
+    effort: Effort | None = field(
+        default=None,
+        metadata=_option(
+            "How much is asked: low (likelihood), medium (belief as far as needed, utility) or high (samples, credit, "
+            "coverage). --scorers goes first.",
+            "--effort",
+            default="high, or for smol low",
+        ),
+    )
+    """How much is asked: `low` (likelihood), `medium` (belief as far as needed, utility) or `high` (belief from
+    samples, credit, utility, coverage); the table above has what each asks. It sets `scorers` and `caps`; what is
+    given for these goes first. None: the scorers of `high`, of `low` for `smol`, whose labels cannot judge."""
+    judge: str | Engine | None = field(
+        default=None, metadata=_option("Another engine, for relevance, ratings and grades.", "--judge")
+    )
+    """Another model that judges relevance, ratings, grades and sub-questions; in the forms of `engine`. None: the
+    engine judges."""
     entailer: str | Entailer | None = None
-    """The model that compares sampled answers. None: the judge."""
-    scorers: Sequence[str | Scorer] | None = None
-    """The scorers, by name or as objects; objects for another process are pickled. None: belief, utility and coverage;
-    for `smol`, whose labels cannot judge, likelihood alone."""
-    prompts: str | Path | PromptSet | None = None
-    """The prompts that are asked: a name, a TOML file or a PromptSet. None: those that fit the engine."""
+    """The model that compares sampled answers in place of the judge: the address of a vLLM server that serves an NLI
+    model, `hf:MODEL`, or an Entailer."""
+    scorers: Sequence[str | Scorer] | None = field(
+        default=None,
+        metadata={OPTION: _NamesOption(("--scorers",), "Some of belief, likelihood, utility, coverage, grades.",
+                                       "belief,utility,coverage, or for smol likelihood")},
+    )  # fmt: skip
+    """The scorers that look at each run, by name (`belief`, `likelihood`, `utility`, `coverage`, `grades`) or as
+    objects with their own settings; objects for another process are pickled. None: those of `effort`. Empty: runs are
+    captured and never scored."""
+    prompts: str | Path | PromptSet | None = field(
+        default=None,
+        metadata=_option("A prompt set: its name, or a TOML file (docs/how-to/prompts.md).", "--prompts"),
+    )
+    """The prompts that are asked: `default`, `nano`, a TOML file, or a PromptSet. None: those that fit the engine."""
     caps: Caps | None = None
-    """The most that is judged of one run. None: `Caps()`."""
+    """The most that is judged of one run. None: that of `effort`, without one `Caps()`."""
     language: Language = ENGLISH
-    """The language of answers: its articles, and the phrases by which an answer says that it is none."""
-    relevance: Relevance = "probability"
-    """The form of relevance in utility: the judge's `probability`, or `binary`, yes or no, as in the paper."""
+    """The language of answers, a `ragguard.metrics.Language`: its articles, and the phrases by which an answer says
+    that it is none. English ships."""
+    relevance: Relevance = field(
+        default="probability",
+        metadata=_option(
+            "How relevance counts in utility: as a probability, or binary (the paper's).", "--relevance"
+        ),
+    )
+    """The form in which relevance counts in utility, UDCG and advice: `probability`, the number that the judge gives,
+    or `binary`, yes or no at 0.5, as in the paper."""
     budget: Account | Limits | None = None
-    """The most that the models may spend together. None: no limit."""
+    """The most that the engines may spend together: a mapping with some of `requests`, `tokens`, `money` and `price`, or an
+    Account that several RagGuards and guards share. What would go beyond is refused and becomes a failure."""
 
     def __post_init__(self) -> None:
         """Refuses values that are wrong for any models."""
@@ -68,23 +144,32 @@ class ScoringSettings:
         if not isinstance(self.language, Language):
             raise InvalidInput("language", self.language, "a ragguard.metrics.Language, such as ENGLISH")
         one_of("relevance", self.relevance, RELEVANCES)
+        if self.effort is not None:
+            one_of("effort", self.effort, tuple(LEVELS))
         Account.of(self.budget)
         if self.scorers is not None:
             object.__setattr__(self, "scorers", tuple(self.scorers))  # the caller may go on changing its list
 
     @property
     def chosen_scorers(self) -> Sequence[str | Scorer]:
-        """The scorers that look at a run: the given ones, else those that fit the engine."""
+        """The scorers that look at a run: the given ones, else those of the effort, else those that fit the engine."""
         if self.scorers is not None:
             return self.scorers
+        if self.effort is not None:
+            return LEVELS[self.effort].scorers
         if (choose().address if self.engine == AUTO else self.engine) != "smol":
-            return USUAL
+            return LEVELS["high"].scorers
         NOTICES.once(
             "smol's scorers",
             "smol cannot judge by label, so each step's likelihood alone is scored: how much likelier its "
             "passages make the right answer (scorers= or --scorers names others)",
         )
-        return ("likelihood",)
+        return LEVELS["low"].scorers
+
+    @property
+    def chosen_caps(self) -> Caps | None:
+        """The most that is judged of a run: what is given, else what the effort allows; None: `Caps()`."""
+        return self.caps if self.caps is not None or self.effort is None else LEVELS[self.effort].caps
 
     def build(self) -> ScoringPipeline:
         """Returns a new pipeline; closing it closes the models that were given as addresses, and no others."""
@@ -100,8 +185,8 @@ class ScoringSettings:
         entailer = None if self.entailer is None else connect_entailer(self.entailer, account)
         models = ((engine, self.engine), (judge, self.judge), (entailer, self.entailer))
         return ScoringPipeline(
-            engine, judge=judge, entailer=entailer, scorers=self.chosen_scorers, prompts=self.prompts, caps=self.caps,
-            language=self.language, relevance=self.relevance,
+            engine, judge=judge, entailer=entailer, scorers=self.chosen_scorers, prompts=self.prompts,
+            caps=self.chosen_caps, language=self.language, relevance=self.relevance,
             owned=[model for model, given in models if model is not None and isinstance(given, str)],
         )  # fmt: skip
 

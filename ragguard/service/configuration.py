@@ -6,11 +6,12 @@ import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ragguard.engines.layers.budget import Account
 from ragguard.errors import InvalidInput
 from ragguard.runtime.arguments import number_between, one_of, share, whole_number
 from ragguard.runtime.circuit_breaker import RetrySchedule
@@ -33,39 +34,66 @@ LONGEST = 9e9
 """Seconds, some 285 years: more nanoseconds than a store's columns hold."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
-    """The arguments of a RagGuard. Each field has the name and the meaning of RagGuard's argument.
+@dataclass(frozen=True, kw_only=True)
+class ServiceSettings:
+    """The settings of capture, store, scoring in the background and delivery. Wrong values are refused at once.
 
-    Wrong values are refused at once.
+    The one description of these settings: RagGuard's arguments and the settings page are made of its fields.
     """
 
-    scoring: ScoringSettings = ScoringSettings()  # noqa: RUF009 - frozen
     store: str | Path | None = "ragguard.db"
+    """The SQLite file that keeps runs and scores. None keeps them in memory: at most 10,000 runs or 256 MiB, and only
+    until the process ends."""
     durability: Durability = "fast"
+    """The loss that a kill may cause: `fast` loses at most the last 50 ms; with `full`, calls on a thread return once
+    their event is on the disk."""
     sample_rate: float = 1.0
+    """The share of runs that is captured, from 0 to 1, decided by the run's id. Nothing is known of the others."""
     score_rate: float = 1.0
+    """The share of captured runs that is scored without being asked for, from 0 to 1, decided by the run's id. The
+    others are kept, and `rg.score(run)` or `ragguard score` scores them later."""
     when: When = "step"
+    """The time at which runs are scored: `step` scores each step as it ends with what is known then, and asks at the
+    run's end what needs the end; `run` scores nothing before."""
     references: References | Mapping[str, str | Sequence[str]] | None = None
+    """The known right answers, where a run brings none: a function of the question, sync or async, or a mapping from
+    questions to answers. It runs where runs are scored, never in a hook."""
     redact: Redact | None = None
+    """A function of one text that returns what may be kept of it; None or an empty text keeps nothing. It is applied
+    to every text before anything is written, scored or sent; where it fails, the text is dropped."""
     sinks: Sequence[Sink] = ()
+    """The receivers of scored runs besides the store: a list of objects with `async def submit(scored)` and `async def
+    aclose()`."""
     tracer_provider: TracerProvider | None = None
+    """The OpenTelemetry provider that scores go to, instead of the application's own."""
     otlp: str | None = None
+    """An OTLP/HTTP address, such as `http://localhost:4318`, for an application that has no OpenTelemetry configured;
+    where it has, that is used. Needs the extra `otlp`."""
     capture_content: bool | None = None
+    """True to write queries, passages and answers on spans. None: as the environment says, else not."""
     queue_size: int = 1024
+    """How many runs may wait, 1 or more: with a store for the disk (a run is taken for 64 events), without one to be
+    scored. Beyond that `on_overflow` applies."""
     queue_bytes: int = 64 * 2**20
+    """How many bytes of captured data may wait for the disk, about; 64 MiB by default. Beyond that `on_overflow`
+    applies."""
     on_overflow: str = "drop_oldest"
+    """The policy for a full queue: `drop_oldest`, or `block(SECONDS)`, which lets a thread wait so long for the disk
+    before the oldest is dropped. A hook on an event loop never waits, and none waits for scoring. What is dropped is
+    counted."""
     concurrency: int = 8
+    """How many runs are scored at once in the background, 1 or more."""
     retention: timedelta | float | None = None
+    """How long a run is kept after its end, in seconds or as a timedelta. Older runs are removed for good with their
+    texts and scores, scored or not. None: for ever."""
     max_open_runs: int = 4096
+    """How many runs may be open at once in a process, 1 or more. Beyond that the one without an event for longest ends
+    as `abandoned`: what it retrieves later is not recorded, its answer is."""
     run_ttl: float = 3600.0
+    """The seconds without an event after which an open run ends as `abandoned` and is scored as it stands.
+    `float('inf')`: never."""
     exit_timeout: float = 10.0
-    retry: RetrySchedule = RetrySchedule()  # noqa: RUF009 - frozen
-    """The times at which a run is tried again that could not be scored for now."""
-    tick_seconds: float = 5.0
-    """The seconds between two renewals of the lease, with which old runs are looked for."""
-    events_a_run: int = 64
-    """The number of events that count as one run, where the queue holds events and not runs."""
+    """How many seconds the end of the process may wait for what is still to be stored, scored and sent; 0 or more."""
 
     def __post_init__(self) -> None:
         """Refuses wrong values."""
@@ -98,29 +126,9 @@ class Configuration:
         return ReferenceTable(found) if isinstance(found, Mapping) else found
 
     @property
-    def scored(self) -> bool:
-        """True where ended runs wait for the scorer; also without scorers where sinks are to get the runs."""
-        return self.scoring.scorers != () or self.makes_spans or bool(self.sinks)
-
-    @property
-    def live(self) -> bool:
-        """True where steps are scored as they end."""
-        return self.when == "step" and self.scoring.scorers != ()
-
-    @property
     def makes_spans(self) -> bool:
         """True where spans of scores were asked for."""
         return self.tracer_provider is not None or self.otlp is not None
-
-    @property
-    def forwards(self) -> bool:
-        """True where runs are captured alone and sent to a service that scores them."""
-        return self.scoring.engine is None and self.otlp is not None
-
-    @property
-    def queue_events(self) -> int:
-        """The most events that may wait for the disk."""
-        return self.events_a_run * self.queue_size
 
     @property
     def block_seconds(self) -> float:
@@ -138,3 +146,50 @@ class Configuration:
             return None
         kept = self.retention.total_seconds() if isinstance(self.retention, timedelta) else self.retention
         return number_between("retention", kept, _SHORTEST, LONGEST, "a time over 0, or None for ever")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration(ServiceSettings):
+    """The settings of a RagGuard, checked and handed down whole through the service, with what no user sets."""
+
+    scoring: ScoringSettings = ScoringSettings()  # noqa: RUF009 - frozen
+    retry: RetrySchedule = RetrySchedule()  # noqa: RUF009 - frozen
+    """The times at which a run is tried again that could not be scored for now."""
+    tick_seconds: float = 5.0
+    """The seconds between two renewals of the lease, with which old runs are looked for."""
+    events_a_run: int = 64
+    """The number of events that count as one run, where the queue holds events and not runs."""
+
+    @property
+    def scored(self) -> bool:
+        """True where ended runs wait for the scorer; also without scorers where sinks are to get the runs."""
+        return self.scoring.scorers != () or self.makes_spans or bool(self.sinks)
+
+    @property
+    def live(self) -> bool:
+        """True where steps are scored as they end."""
+        return self.when == "step" and self.scoring.scorers != ()
+
+    @property
+    def forwards(self) -> bool:
+        """True where runs are captured alone and sent to a service that scores them."""
+        return self.scoring.engine is None and self.otlp is not None
+
+    @property
+    def queue_events(self) -> int:
+        """The most events that may wait for the disk."""
+        return self.events_a_run * self.queue_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ServiceSettings, ScoringSettings):
+    """All arguments of a RagGuard, flat."""
+
+    @property
+    def configuration(self) -> Configuration:
+        """The same settings as the service takes them."""
+        scoring = ScoringSettings(**{one.name: getattr(self, one.name) for one in fields(ScoringSettings)})
+        scoring = replace(scoring, budget=Account.of(self.budget))  # one account, also for forked processes
+        return Configuration(
+            scoring=scoring, **{one.name: getattr(self, one.name) for one in fields(ServiceSettings)}
+        )

@@ -68,6 +68,4 @@ def test_every_argument_of_rag_guard_is_a_setting_with_the_same_default():
         for field in fields(settings)
     }
     assert {name: argument.default for name, argument in arguments.items()}.items() <= settings.items()
-    # What a RagGuard takes as an engine that `connect` has made, settings that travel name by address and arguments.
-    beside = {"engine_args"}
-    assert settings.keys() - arguments.keys() == {"scoring", "retry", "tick_seconds", "events_a_run"} | beside
+    assert settings.keys() - arguments.keys() == {"scoring", "retry", "tick_seconds", "events_a_run"}
