@@ -126,8 +126,8 @@ class ScoringSettings:
     """The form in which relevance counts in utility, UDCG and advice: `probability`, the number that the judge gives,
     or `binary`, yes or no at 0.5, as in the paper."""
     budget: Account | Limits | None = None
-    """The most that the engines may spend together: a mapping with some of `requests`, `tokens`, `money` and `price`, or an
-    Account that several RagGuards and guards share. What would go beyond is refused and becomes a failure."""
+    """The most that the engines may spend together: a mapping with some of `requests`, `tokens`, `money` and `price`,
+    or an Account that several RagGuards and guards share. What would go beyond is refused and becomes a failure."""
 
     def __post_init__(self) -> None:
         """Refuses values that are wrong for any models."""
