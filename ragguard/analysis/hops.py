@@ -69,7 +69,8 @@ def hop_table(view: RunView) -> RenderableType:
     if correct is not None and correct.label:
         head.append(f" ({line_of(correct.label)}{_judged_by(correct)})", COLOURS[view.answer_tone])
     if total is not None:
-        head.append(f"   ΔSePer of the run: {_number(total, _SIGNED)}")
+        support = " (support)" if total.reference_source == "answer" else ""
+        head.append(f"   ΔSePer of the run: {_number(total, _SIGNED)}{support}")
     head.append("".join(f"\n{sentence}" for sentence in view.explanation.sentences))
     head.append("".join(f"\n{line_of(remark)}" for remark in view.remarks), "yellow")
     if view.provisional:
@@ -104,18 +105,22 @@ def _about(hop: HopView, steps: Sequence[RetrievalStep], failures: Sequence[Fail
     """Returns the lines about a hop: its query, its numbers, and what a reader has to know of these."""
     step, bridge = hop.step, hop.bridge
     before = hop.find("udcg", "candidates") if step.decision and step.decision.dropped else None
-    was, to = f" (was {_number(before, 'z.3f')})", f" (bridge to hop {bridge.later.number})" if bridge else ""
-    facts = [
-        f"ΔSePer {_number(hop.find('delta_seper'), _SIGNED)}{to}",
-        f"UDCG {_number(hop.find('udcg'), 'z.3f')}{was if before else ''}",
-        f"coverage {_number(hop.find('coverage'), 'z.2f')}",
-        f"selection {_number(hop.find('delta_seper_selection'), _SIGNED)}",
+    was = f" (was {_number(before, 'z.3f')})" if before else ""
+    to = f" (bridge to hop {bridge.later.number})" if bridge else ""
+    columns = (
+        ("ΔSePer", hop.find("delta_seper"), _SIGNED, to),
+        ("UDCG", hop.find("udcg"), "z.3f", was),
+        ("coverage", hop.find("coverage"), "z.2f", ""),
+        ("selection", hop.find("delta_seper_selection"), _SIGNED, ""),
+    )
+    known = [
+        (f"{title} {_number(one, form)}{more}", one) for title, one, form, more in columns if one is not None
     ]
-    known = [fact for fact in facts if " –" not in fact]
     # Of scorers whose numbers have a place of their own, the page shows the others.
-    numbers = [
-        *known, *named(hop.scores if not known else (one for one in hop.scores if one.scorer == "grades"))
-    ]  # fmt: skip
+    known += named(hop.scores if not known else (one for one in hop.scores if one.scorer == "grades")).items()
+    numbers = [text for text, _ in known]
+    if any(one.reference_source == "answer" for _, one in known):
+        numbers.append("(support)")
     outcome = "" if numbers and not hop.seen.empty else _outcome(step, scored=bool(hop.scores))
     lines = [
         Text.assemble(f"hop {hop.number}: ", (strip_control_characters(step.query), "bold")),
@@ -228,10 +233,7 @@ def _judged(scores: Sequence[Score]) -> dict[int, str]:
     return fits | answered | brings | grades
 
 
-def _number(score: Score | None, form: str) -> str:
-    """Returns a score as text, with its error where there is one; "–" for none."""
-    if score is None:
-        return "–"
+def _number(score: Score, form: str) -> str:
+    """Returns a score as text, with its error where there is one."""
     error = f" ± {score.stderr:.2f}" if score.stderr is not None and form == _SIGNED else ""
-    support = " (support)" if score.reference_source == "answer" else ""
-    return f"{score.value:{form}}{error}{support}"
+    return f"{score.value:{form}}{error}"

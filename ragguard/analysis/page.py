@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ragguard._version import __version__
+from ragguard.analysis.page_head import PageHead
 from ragguard.analysis.wording import (
     Shortened,
     about_selections,
@@ -30,9 +32,10 @@ from ragguard.analysis.wording import (
 )
 from ragguard.capture.model_calls import notice
 from ragguard.errors import InvalidInput, StoreError
+from ragguard.facts.outcomes import document_of, outcome_of
 from ragguard.facts.run_view import HopView, RunView
 from ragguard.facts.verdicts import BeliefGain
-from ragguard.metrics.registry import METRICS
+from ragguard.metrics.registry import METRICS, Metric
 from ragguard.records import FEEDBACK, MODEL_CALLS, Decision, Run, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.exam.record import remarks_on
@@ -87,10 +90,13 @@ def _write(
     lines: list[Data] = []
     engines: set[str] = set()
     selections: list[tuple[float, float]] = []
+    head_counts = PageHead()
     coming = iter(runs)
     while block := list(islice(coming, BLOCK)):
         number, texts = len(lines) // BLOCK, Texts()
-        lines += map(summary, block)
+        for run in block:
+            head_counts.add(len(lines), run.view)
+            lines.append(summary(run))
         engines.update(engine for run in block for engine in run.engines)
         selections += [numbers for run in block for numbers in selection_numbers(run.view)]
         details = [detail(run, texts) for run in block]
@@ -98,14 +104,28 @@ def _write(
         # The scores are JSON already.
         said = ",".join(map(scores_json, block))
         write_data(page, f"block-{number}", f'{written[:-1]},"said":[{said}]}}')
-    captions = {name: {"title": one.title, "about": one.description} for name, one in METRICS.items()}
+    captions = {
+        name: {"title": one.title, "about": one.description, "range": _range(one)}
+        for name, one in METRICS.items()
+    }
     write_data(page, "index", page_json({
         "runs": lines, "block": BLOCK, "scale": SCALE, "metrics": captions,
         "version": __version__, "events": events, "remarks": [*remarks(), *remarks_on(engines)],
+        "head": head_counts.as_data(),
         "selections": about_selections(selections) if selections else "",
     }))  # fmt: skip
     page.write(foot.replace("{{script}}", script))
     return len(lines)
+
+
+def _range(metric: Metric) -> str:
+    """Returns the range of a metric in words, with the value at which it says that nothing happened."""
+    low, high = (f"{end:.3g}".replace("-", "−") for end in metric.range)
+    if not math.isfinite(metric.range[0]):
+        return "any number; 0 = no effect"
+    ends = f"{low} to {high}" if math.isfinite(metric.range[1]) else f"from {low}"
+    nothing = {"udcg": 0.5, "udcg_context": 0.5}.get(metric.name, 0 if metric.range[0] < 0 else None)
+    return ends if nothing is None else f"{ends}; {nothing:g} = no effect"
 
 
 def page_json(data: dict[str, Any]) -> str:
@@ -150,6 +170,7 @@ def summary(overview: Overview) -> Data:
         "udcg": _value(view.find("udcg_context")),
         "coverage": _value(view.find("coverage_total")),
         "answer": view.answer_verdict,
+        "outcome": outcome_of(view),
         "failures": len(view.failures),
         "provisional": view.provisional,
         "session": str(run.metadata.get("session_id") or run.metadata.get("thread_id") or ""),
@@ -251,6 +272,7 @@ def _step(hop: HopView, place: int, texts: Texts, began_ns: int, shortened: Iter
         "passages": [
             {
                 "text": texts.setdefault(one.passage.text, len(texts)), "kept": one.read,
+                "document": document_of(one.passage),
                 "utility": one.utility, "verdict": one.verdict.words, "tone": one.verdict.tone, "bar": one.tone,
             }
             for one in hop.passages

@@ -13,6 +13,7 @@ from ragguard.errors import UnknownName
 from ragguard.facts.run_view import RunView
 from ragguard.facts.verdicts import Verdict, utility_verdict
 from ragguard.records import RetrievalStep, Score
+from ragguard.text.plain import counted
 from ragguard.text.secret_filter import strip_control_characters
 
 IN_COLUMNS = ("delta_seper", "udcg", "coverage", "delta_seper_selection", "delta_udcg_selection", "contested")
@@ -27,11 +28,6 @@ LONGEST = 200
 _LINE = 2000
 _SHOWN = 3
 """How many ids of runs a sentence names."""
-
-
-def counted(count: int, noun: str) -> str:
-    """Returns a count with its noun: `1 step`, `2,000 steps`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def line_of(text: str) -> str:
@@ -148,17 +144,14 @@ def about_shadow(decided: Sequence[ShadowStep]) -> str:
     )
 
 
-def named(scores: Iterable[Score]) -> list[str]:
-    """Returns each number about a step as a whole that has no column of its own, with its name, and whether they are
-    support of the run's own answer."""
+def named(scores: Iterable[Score]) -> dict[str, Score]:
+    """Returns each number about a step as a whole that has no column of its own, by its text with its name."""
     latest = {
         score.name: score
         for score in scores
         if score.level == "step" and score.stage == "passages" and score.name not in IN_COLUMNS
     }
-    support = any(score.reference_source == "answer" for score in latest.values())
-    numbers = [f"{strip_control_characters(name)} {score.value:z.2f}" for name, score in latest.items()]
-    return [*numbers, *(["(support)"] if support else [])]
+    return {f"{strip_control_characters(name)} {one.value:z.2f}": one for name, one in latest.items()}
 
 
 def remarks_on_leads(step: RetrievalStep, steps: Sequence[RetrievalStep]) -> list[str]:

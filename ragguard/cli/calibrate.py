@@ -24,6 +24,7 @@ from ragguard.lab.validation.udcg_fit import fit_udcg
 from ragguard.metrics.distraction import RELEVANCES, Relevance
 from ragguard.records import Run
 from ragguard.runtime.arguments import check_output, one_of, share
+from ragguard.text.plain import counted
 
 
 def run(
@@ -104,7 +105,7 @@ def run(
         found.save(out)
         say(_sentence(found, len(steps) - len(examples), out))
     if source.rejected:
-        say(f"{source.rejected} lines were rejected, see above", error=True)
+        say(f"{counted(source.rejected, 'line', ('was', 'were'))} rejected, see above", error=True)
         raise typer.Exit(1)
 
 
@@ -139,7 +140,7 @@ def _advice_sentence(found: AdviceCalibration, out: Path) -> str:
     return (
         f"threshold {found.threshold:.4f}{never}: stopping when advised costs at most {found.max_loss:g} of right "
         f"answers, expected over runs like these\n"
-        f"learnt from {found.runs:,} runs with references ({found.skipped:,} without were skipped)\n"
+        f"learnt from {counted(found.runs, 'run')} with references ({found.skipped:,} without were skipped)\n"
         f"on them it saves {found.steps_saved:.1%} of the steps, and costs {found.loss:.1%} of right answers\n"
         f"written to {out}, for this engine and these prompts alone: rg.advice.use({str(out)!r})"
     )

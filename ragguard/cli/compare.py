@@ -17,6 +17,7 @@ from ragguard.cli.terminal import LabelFile, say, screen, show_results
 from ragguard.lab.labels.corrected import corrected_by
 from ragguard.runtime.arguments import check_output
 from ragguard.storage.sqlite import baselines
+from ragguard.text.plain import counted
 
 _FELL = 5
 """The most questions that fell that are shown."""
@@ -124,7 +125,7 @@ def name_runs(
     before = baselines.baselines(store)
     shown = before.values() if name is None else [baselines.set_baseline(store, name)]
     for one in shown:
-        say(f"{one.name}  {one.at}  {one.runs:,} runs  documents {one.documents}")
+        say(f"{one.name}  {one.at}  {counted(one.runs, 'run')}  documents {one.documents}")
     if name in before:
         say(
             f"{name} was the name of {before[name].runs:,} earlier runs, of {before[name].at}; it is not any more"

@@ -13,13 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ragguard.analysis.hops import COLOURS
-from ragguard.analysis.wording import counted, named, question_line
+from ragguard.analysis.wording import named, question_line
 from ragguard.cli.terminal import screen
 from ragguard.errors import InvalidInput, RagguardError
 from ragguard.facts.run_view import STATES, HopView, RunView
 from ragguard.facts.verdicts import BeliefGain
 from ragguard.records import Score
 from ragguard.storage.sqlite.reader import StoreReader
+from ragguard.text.plain import counted
 from ragguard.text.secret_filter import strip_control_characters
 
 
@@ -92,7 +93,7 @@ def _hop(hop: HopView) -> Text:
         return cell.append(hop.step.status, "yellow")
     known = [(form, hop.find(name)) for name, form in _SHOWN.items()]
     numbers = [form.format(score.value) for form, score in known if score is not None]
-    numbers = numbers or named(hop.scores)[: len(_SHOWN)]
+    numbers = numbers or list(named(hop.scores))[: len(_SHOWN)]
     cell.append(" · ".join([counted(len(hop.step.passages), "passage"), *numbers]))
     return cell.append(f" {hop.misleading} misleading", "red") if hop.misleading else cell
 

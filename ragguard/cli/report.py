@@ -19,7 +19,6 @@ from ragguard.analysis.wording import (
     about_selections,
     about_shadow,
     as_markup,
-    counted,
     question_line,
     run_of_part,
     shadow_steps,
@@ -39,6 +38,7 @@ from ragguard.scorers.exam.record import remarks_on, unjudged_because
 from ragguard.storage.source import ScoredSource, open_source
 from ragguard.storage.sqlite.overview import Overview
 from ragguard.storage.sqlite.reader import StoreReader
+from ragguard.text.plain import counted
 
 
 def run(

@@ -34,6 +34,7 @@ from ragguard.storage.files.runfile import write_scores
 from ragguard.storage.sqlite.store import Store
 from ragguard.telemetry.back_ends import LangfuseScores, PhoenixAnnotations
 from ragguard.telemetry.otel import OtelSink
+from ragguard.text.plain import counted
 from ragguard.traces.pulled import SCHEMES, server_of
 
 _COLLECTOR = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -163,9 +164,8 @@ def run(
     if not source.seen and not source.rejected and "-" not in files:
         raise InvalidInput("files", " ".join(files), "at least one run; there is none in them")
     if source.rejected:
-        sentence += (
-            f"\n{source.rejected} lines were rejected, see above; mend them and run the same command again"
-        )
+        lines = counted(source.rejected, "line", ("was", "were"))
+        sentence += f"\n{lines} rejected, see above; mend them and run the same command again"
     say(sentence, error=True)
     if source.rejected or (not dry_run and tally.reasons):
         raise typer.Exit(1)
@@ -214,7 +214,8 @@ class _Tally:
     def sentence(self, store: str) -> str:
         """Returns the counts as a text for the user."""
         lines = [
-            f"{self.done:,} runs are in {store}, {self.known:,} of them were scored before; asked now: "
+            f"{counted(self.done, 'run', ('is', 'are'))} in {store}, "
+            f"{self.known:,} of them were scored before; asked now: "
             f"{self.usage.requests:,} requests, {self.usage.prompt_tokens:,} tokens read, "
             f"{self.usage.output_tokens:,} written"
         ]
@@ -299,7 +300,8 @@ async def _plan(source: RunSource, options: Mapping[str, Any]) -> Plan:
 def _plan_sentence(plan: Plan) -> str:
     guess, total = "a guess, since the model could not be asked: " if plan.unreachable else "", plan.total
     lines = [
-        f"{guess}scoring {plan.runs:,} runs would take {total.requests:,} requests with {total.prompts:,} prompts, "
+        f"{guess}scoring {counted(plan.runs, 'run')} would take {counted(total.requests, 'request')} with "
+        f"{counted(total.prompts, 'prompt')}, "
         f"about {total.prompt_tokens:,} tokens read and at most {total.output_tokens:,} written"
     ]
     lines += [

@@ -17,6 +17,7 @@ from ragguard.errors import EngineError, InvalidInput
 from ragguard.scale.job import Executor, PartJob, PreparedJob, carry_out, prepare
 from ragguard.scale.part_scorer import Processes
 from ragguard.storage.files.partfolder import PartCounts
+from ragguard.text.plain import counted
 
 
 def executor_of(on: str, gpus: float | None = None) -> Executor:
@@ -76,8 +77,9 @@ def score_in_parts(inputs: Sequence[str], job: PartJob, executor: Executor) -> N
 def _sentence(prepared: PreparedJob) -> str:
     job, before, now = prepared.job, prepared.before, prepared.now
     lines = [
-        f"{before.runs + now.runs:,} runs are in {job.folder}, {before.runs:,} of them were scored before; asked "
-        f"now: {now.usage.requests:,} requests, {now.usage.prompt_tokens:,} tokens read, "
+        f"{counted(before.runs + now.runs, 'run', ('is', 'are'))} in {job.folder}, "
+        f"{before.runs:,} of them were scored before; asked now: "
+        f"{now.usage.requests:,} requests, {now.usage.prompt_tokens:,} tokens read, "
         f"{now.usage.output_tokens:,} written"
     ]
     if job.references and now.referenced < now.runs:
@@ -86,11 +88,14 @@ def _sentence(prepared: PreparedJob) -> str:
     lines += reason_lines(reasons, "`ragguard report DIR --json --run ID`")
     if parts := before.parts_with_failures + now.parts_with_failures:
         lines.append(
-            f"{before.failures + now.failures:,} failures stand in {before.failed_runs + now.failed_runs:,} runs of "
-            f"{parts:,} parts; to score a part again, remove its counts in `parts` and run the same command"
+            f"{counted(before.failures + now.failures, 'failure', ('stands', 'stand'))} in "
+            f"{counted(before.failed_runs + now.failed_runs, 'run')} of "
+            f"{counted(parts, 'part')}; to score a part again, remove its counts in `parts` and run the same command"
         )
     if rejected := before.rejected + now.rejected:
-        lines.append(f"{rejected:,} lines were rejected; the counts in `parts` name them")
+        lines.append(
+            f"{counted(rejected, 'line', ('was', 'were'))} rejected; the counts in `parts` name them"
+        )
     lines += [f"not scored: {lost}; the same command tries it again" for lost in prepared.lost]
     return "\n".join(lines)
 
@@ -100,6 +105,6 @@ def progress_line(prepared: PreparedJob) -> str:
     now = prepared.now
     tokens = now.usage.prompt_tokens + now.usage.output_tokens
     return (
-        f"{prepared.before.parts + now.parts:,} of {len(prepared.parts):,} parts, {now.runs:,} runs, {now.scores:,} "
-        f"scores, {now.failures:,} failures, {tokens:,} tokens"
+        f"{prepared.before.parts + now.parts:,} of {len(prepared.parts):,} parts, {counted(now.runs, 'run')}, "
+        f"{counted(now.scores, 'score')}, {counted(now.failures, 'failure')}, {counted(tokens, 'token')}"
     )

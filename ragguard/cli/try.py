@@ -21,7 +21,6 @@ import typer
 from ragguard.analysis.hops import hop_table
 from ragguard.analysis.page import write_html
 from ragguard.analysis.pairs import compare, questions_of
-from ragguard.analysis.wording import counted
 from ragguard.capture.snapshot import passages_of
 from ragguard.cli.terminal import progress_bar, say, screen
 from ragguard.client import RagGuard
@@ -36,6 +35,7 @@ from ragguard.records import Passage, Score
 from ragguard.scorers.probes import query_likelihood
 from ragguard.storage.source import open_source
 from ragguard.storage.sqlite.score_rows import RunMeans, Series
+from ragguard.text.plain import counted
 from ragguard.text.search import Search, Texts, content_words, left_open, read_folder
 
 K = 3
@@ -180,7 +180,11 @@ def _ask(
         say("The second search found no other passage.")
     for hop, passages in enumerate((first, second), 1):
         for number, passage in enumerate(passages, 1):
-            best = "  fits the question best; the model read this one" if fits and passage in read else ""
+            best = (
+                "  the model read this one: it fits the whole question best"
+                if fits and passage in read
+                else ""
+            )
             say(f"  {hop}.{number}  {passage.id or '(no id)'}{best}")
     return bool(done) and not rg.failures(run.id), means_of(question, rg.scores(run.id), fits)
 

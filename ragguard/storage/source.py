@@ -25,6 +25,7 @@ from ragguard.storage.sqlite.overview import Overview
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.score_rows import RunMeans
 from ragguard.storage.sqlite.store import Store
+from ragguard.text.plain import counted
 
 
 class Runs(Sequence[Run]):
@@ -163,9 +164,10 @@ def _remarks(folder: PartFolder, total: PartTotals, *, missing: int) -> list[str
     if total.failures:
         reason = max(total.reasons, key=lambda reason: total.reasons[reason])
         remarks.append(
-            f"{folder}: {total.failures:,} scores failed, in {total.failed_runs:,} of {total.runs:,} runs; most often "
-            f"{reason}"
+            f"{folder}: {counted(total.failures, 'score')} failed, in {total.failed_runs:,} of "
+            f"{counted(total.runs, 'run')}; most often {reason}"
         )
     if total.rejected:
-        remarks.append(f"{folder}: {total.rejected:,} lines of the input were rejected and not scored")
+        lines = f"{total.rejected:,} {'line of the input was' if total.rejected == 1 else 'lines of the input were'}"
+        remarks.append(f"{folder}: {lines} rejected and not scored")
     return remarks

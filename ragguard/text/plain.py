@@ -200,3 +200,9 @@ class _LargeError(Exception):
 
 def _unreadable(error: BaseException) -> str:
     return str(error) if isinstance(error, _LargeError) else f"unreadable: {type(error).__name__}"
+
+
+def counted(count: int, noun: str, verbs: tuple[str, str] | None = None) -> str:
+    """Returns a count with its noun, and with the verb that fits: `1 step`, `2,000 steps`, `1 run is`."""
+    verb = "" if verbs is None else f" {verbs[count != 1]}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}{verb}"

@@ -105,6 +105,7 @@ def test_gold_and_support_are_drawn_apart_and_nothing_has_no_minus(browser, tmp_
         runs.append(item)
     write_html(overviews(runs), tmp_path / "report.html")
     page = browser.open((tmp_path / "report.html").as_uri())
+    page.value("document.getElementById('charts-of-all').open = true")
     text = page.value("charts.innerText")
     told = {
         one.splitlines()[0]: one for one in page.value("[...charts.children].map((one) => one.innerText)")
@@ -215,3 +216,108 @@ def test_run_page_keeps_each_number_in_one_line_and_the_chart_fills_its_column(b
         "['svg', 'figure'].map((one) => document.querySelector('.sides ' + one).clientWidth)"
     )
     assert drawn >= 0.75 * column
+
+
+def outcome(number):
+    """A run that came out in one of six ways: right, misled, contested, not found, dropped by a guard, not judged."""
+    kind = ("right", "misled", "contested", "not_found", "dropped", "unjudged")[number % 6]
+    answers = {"right": "Ada Berg", "unjudged": "Carl Dahl"}
+    says = Passage("Ada Berg founded the firm.", "says", metadata={"source": "handbook.md"})
+    lies = Passage("Carl Dahl founded the firm.", "lies", metadata={"source": "old/handbook.md"})
+    idle = Passage("Lemons are yellow.", "idle")
+    read = {"right": [says], "misled": [lies], "contested": [lies, says], "unjudged": [lies]}.get(
+        kind, [idle]
+    )
+    step = RetrievalStep(f"s{number}", f"o{number}", query="who founded it?", passages=read, candidates=read)
+    if kind == "dropped":
+        step.candidates = [says, idle]
+        step.decision = Decision([idle], [Dropped(says, 1, "utility -0.50 < -0.20", -0.5)], "pruned", 1.0)
+    run = Run(
+        f"o{number}", f"Who founded firm {number}?", ["Ada Berg"], answers.get(kind, "Carl Dahl"), [step]
+    )
+    scores = [
+        Score("utility", -0.9 if one is idle else 0.9, "passage", run.id, step.id, position=rank)
+        for rank, one in enumerate(step.candidates or read, 1)
+    ]
+    if kind != "unjudged":
+        label = "correct" if kind == "right" else "wrong"
+        scores.append(Score("answer_correct", float(kind == "right"), "run", run.id, label=label))
+    return ScoredRun(run, scores)
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    path = tmp_path_factory.mktemp("outcomes") / "report.html"
+    write_html(overviews(map(outcome, range(13))), path)
+    return path.as_uri()
+
+
+def test_the_head_counts_how_runs_came_out_and_each_count_opens_its_runs(browser, outcomes):
+    page = browser.open(outcomes)
+    told = page.value(
+        "[...document.querySelectorAll('.outcome')].map((one) => one.innerText.replaceAll('\\n', ' '))"
+    )
+    assert told == [
+        "3 right 23 %",
+        "2 misled: a passage that was read states the wrong answer 15 %",
+        "2 wrong: passages that were read disagree 15 %",
+        "2 not found: no passage that was read states the reference 15 %",
+        "2 dropped: the reference was found, and the model did not get it 15 %",
+        "2 not judged 15 %",
+    ]
+    page.value("document.querySelectorAll('.outcome')[1].click()")
+    assert page.value("count.textContent") == "2 of 13 runs"
+    assert page.value("document.querySelector('.question').textContent") == "Who founded firm 1?"
+    assert "misled" in page.value("only.innerText")
+    page.value("only.querySelector('button').click()")
+    assert page.value("count.textContent") == "13 runs"
+
+
+def test_the_head_names_the_documents_and_says_what_the_guard_cost(browser, outcomes):
+    page = browser.open(outcomes)
+    culprits = page.value("culprits.innerText")
+    assert "old/handbook.md" in culprits
+    row = "[...document.querySelectorAll('.culprits tr')].find((one) => one.innerText.startsWith('old/handbook.md'))"
+    assert "4 runs" in page.value(f"{row}.innerText")  # misled and contested
+    page.value(f"{row}.querySelector('button').click()")
+    assert page.value("count.textContent") == "4 of 13 runs"
+    junk = "The guard dropped 2 of 4 passages: in 2 runs a reference stood in one of them."
+    assert junk in page.value("document.getElementById('junk').innerText")
+
+
+def test_runs_that_need_a_person_come_first(browser, outcomes):
+    page = browser.open(outcomes)
+    asked = page.value("[...document.querySelectorAll('#runs .asked')].map((one) => one.textContent)")
+    order = [int(one.removesuffix("?").split()[-1]) % 6 for one in asked]
+    assert order == [1, 1, 2, 2, 4, 4, 3, 3, 5, 5, 0, 0, 0]
+    assert page.value("document.querySelector('.question').textContent") == asked[0]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [360, 1280, 1920])
+def test_no_part_of_the_page_lies_over_another_and_no_text_is_in_a_tooltip_only(
+    browser, outcomes, width, dark
+):
+    page = browser.open(outcomes, width, 900, dark=dark)
+    page.value("for (const one of document.querySelectorAll('details')) one.open = true")
+    assert page.value("document.documentElement.scrollWidth") <= width
+    assert page.value("document.querySelectorAll('[title]').length") == 0
+    for scrolled in (0, 400, 1200, 10**6):  # a list that is sticky must not cover what follows
+        boxes = page.value(
+            f"scrollTo(0, {scrolled}), ['header', '.answers', '#list', '#run', 'footer'].map((one) => {{"
+            "const box = document.querySelector(one).getBoundingClientRect();"
+            "return [one, box.left, box.top, box.right, box.bottom]; })"
+        )
+        for place, (name, left, top, right, bottom) in enumerate(boxes):
+            for other, *box in boxes[place + 1 :]:
+                apart = right <= box[0] + 1 or box[2] <= left + 1 or bottom <= box[1] + 1 or box[3] <= top + 1
+                assert apart, (name, other, scrolled)
+
+
+def test_a_page_where_nothing_was_judged_says_so_and_has_no_count_of_the_misled(browser, tmp_path):
+    write_html(overviews([outcome(5), outcome(11)]), tmp_path / "report.html")
+    page = browser.open((tmp_path / "report.html").as_uri())
+    text = page.value("outcomes.innerText")
+    assert "2\nnot judged" in text
+    assert "No answer was judged" in text
+    assert "misled" not in text

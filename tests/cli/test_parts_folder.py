@@ -129,7 +129,7 @@ def unfinished(tmp_path):
 
 
 def test_an_unfinished_folder_is_told_in_every_output(unfinished):
-    missing, failed = "1 of 3 parts are missing", "1 scores failed, in 1 of 4 runs"
+    missing, failed = "1 of 3 parts are missing", "1 score failed, in 1 of 4 runs"
     folder, file = unfinished / "scores", unfinished / "scores.jsonl"
     outputs = [
         call("report", folder),

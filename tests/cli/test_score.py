@@ -58,7 +58,7 @@ def test_traces_are_scored_and_what_is_not_understood_is_said(engine):
     Path("traces.jsonl").write_text("".join(json.dumps(otlp_json(one)) + "\n" for one in found))
     done = score("traces.jsonl", *UTILITY)
     assert done.exit_code == 0, done.output
-    assert "1 runs are in ragguard.db" in done.output
+    assert "1 run is in ragguard.db" in done.output
     assert "'lost' holds no documents" in " ".join(done.output.split())
     (run,) = StoreReader("ragguard.db").runs()
     assert run.id == f"{found[0].trace_id}-{found[0].span_id}"

@@ -56,7 +56,7 @@ def test_model_in_the_process_credits_the_passages_by_likelihood(texts, tmp_path
     done, _ = tried(texts, QUESTION, "--engine", f"gguf:{file}")
     assert done.exit_code == 0, done.output
     assert "likelihood" in done.output
-    assert done.output.count("fits the question best") == 1
+    assert done.output.count("it fits the whole question best") == 1
 
 
 def test_stopped_command_leaves_what_is_done(texts, monkeypatch):

@@ -129,7 +129,7 @@ def test_missing_parts_failed_scores_and_rejected_lines_are_remarked(tmp_path):
     assert [one.run.id for one in source.scored_runs()] == ["r0", "r1", "r4", "r5"]
     missing, failed, rejected = source.remarks
     assert "1 of 3 parts are missing" in missing
-    assert "1 scores failed, in 1 of 4 runs; most often belief, EngineTimeout: too late" in failed
+    assert "1 score failed, in 1 of 4 runs; most often belief, EngineTimeout: too late" in failed
     assert "2 lines of the input were rejected" in rejected
     remarks = []
     assert len(list(read_means(tmp_path / "scores", remarks))) == 4

@@ -5,7 +5,7 @@
   const index = data("index");
   const blocks = new Map();
   const PAGE = 50;
-  const state = { shown: [], page: 0, open: -1, focus: 0 };
+  const state = { shown: [], page: 0, open: -1, focus: 0, only: null };
   const $ = (id) => document.getElementById(id);
   const SVG = "http://www.w3.org/2000/svg";
 
@@ -65,27 +65,83 @@
 
   const total = (name) => index.runs.reduce((sum, run) => sum + run[name], 0);
 
+  // Shows the runs that a number of the head counts: their places, and in words what they have in common.
+  function showOnly(places, words) {
+    state.only = places ? new Set(places) : null;
+    $("only").replaceChildren(...(places ? [words + " ", el("button", { type: "button", on: { click: () => showOnly(null) } }, "show all runs")] : []));
+    $("only").hidden = !places;
+    choose();
+    if (places && state.shown.length) {
+      open(state.shown[0].place);
+      $("list").scrollIntoView();
+      $("runs").focus({ preventScroll: true });
+    }
+  }
+  const link = (places, words) => places.length
+    ? el("button", { type: "button", class: "link", on: { click: () => showOnly(places, words) } }, runsOf(places.length)) : "–";
+
+  function outcomes() {
+    const all = index.runs.length;
+    const shown = index.head.outcomes.filter(([, , count]) => count);
+    const judged = shown.some(([name]) => name !== "unjudged");
+    $("outcomes").replaceChildren(...shown.map(([name, words, count]) => {
+      const places = index.runs.flatMap((run, place) => run.outcome === name ? [place] : []);
+      return el("button", { type: "button", class: "outcome " + (name === "right" ? "good" : name === "unjudged" ? "soft" : "bad"), on: { click: () => showOnly(places, words) } },
+        el("b", {}, grouped(count)), el("span", {}, words), el("span", { class: "soft" }, Math.round(100 * count / all) + " %"));
+    }));
+    if (!judged) $("outcomes").append(el("p", { class: "soft" }, "No answer was judged: the runs have no references (give references=, or --references FILE), or no scorer that judges answers ran."));
+  }
+
+  function culprits() {
+    const { hops, documents, worth } = index.head;
+    const row = (cells) => el("tr", {}, cells.map((cell, place) => el(place ? "td" : "th", place ? {} : { scope: "row" }, cell)));
+    const table = (caption, titles, rows) => rows.length ? el("div", { class: "scroll" }, el("table", { class: "culprits" }, el("caption", {}, caption),
+      el("thead", {}, el("tr", {}, titles.map((title) => el("th", { scope: "col" }, title)))), el("tbody", {}, rows))) : null;
+    const some = (name) => hops.some((hop) => hop[name].length);
+    const columns = [["runs", "in", (hop) => runsOf(hop.runs)], worth && ["paid", "paid in", (hop) => runsOf(hop.paid)],
+      some("lost") && ["lost", "lowered the belief in", (hop) => link(hop.lost, "hop " + hop.hop + " lowered the belief")],
+      some("misled") && ["misled", "brought the wrong answer in", (hop) => link(hop.misled, "hop " + hop.hop + " brought the wrong answer")],
+      some("empty") && ["empty", "found nothing in", (hop) => link(hop.empty, "hop " + hop.hop + " found nothing")]].filter(Boolean);
+    $("culprits").replaceChildren(...[
+      table("By hop" + (worth ? "; paid: the belief in the answer rose by more than two standard errors (" + caption(worth).title + ")" : ""),
+        ["hop", ...columns.map(([, title]) => title)], columns.length > 1 ? hops.map((hop) => row([String(hop.hop), ...columns.map(([, , show]) => show(hop))])) : []),
+      table("By document, those that state a wrong answer first", ["document", "states the wrong answer in", "may mislead in (by utility)", "passages read"],
+        documents.map((one) => row([[one.name, el("span", { class: "document" }, one.text)], link(one.wrong, one.name + " states the wrong answer"), link(one.misleading, one.name + " may mislead"), grouped(one.read)]))),
+    ].filter(Boolean));
+    if (!$("culprits").children.length) $("culprits").append(el("p", { class: "soft" }, "No hop or document stands out: no run was answered wrongly from a passage, and no hop changed the belief measurably."));
+  }
+
+  function junk() {
+    const { said, runs } = index.head.junk;
+    $("junk").replaceChildren(el("p", {}, said, runs.length ? " " : "", runs.length ? link(runs, "runs to look at before junk is dropped") : ""));
+  }
+
+  // The metrics of all runs together, each with its range in words.
   function tiles() {
-    const gold = known("gain", FILTERS.gold);
-    const support = known("gain", FILTERS.support);
+    const range = (name) => (caption(name).range || "");
     const facts = [
-      ["Runs", grouped(index.runs.length)],
-      ["Retrievals", grouped(total("hops"))],
-      ["ΔSePer a run", signed(mean(gold))],
-      ["… support only", signed(mean(support))],
-      ["UDCG of the context", number(mean(known("udcg")), 3)],
-      ["Coverage", number(mean(known("coverage")))],
-      ["Misled runs", grouped(index.runs.filter((run) => run.misleading).length)],
-      ["Passages the guard dropped", grouped(total("dropped"))],
-      ["Scores that failed", total("failures") ? grouped(total("failures")) : "–"],
-      ["Tokens spent on scoring", grouped(total("tokens"))],
+      ["Belief gained by retrieval (ΔSePer)", signed(mean(known("gain", FILTERS.gold))), range("delta_seper_total")],
+      ["Support gained (belief in the own answer)", signed(mean(known("gain", FILTERS.support))), range("delta_seper_total")],
+      ["List quality (UDCG of the context)", number(mean(known("udcg")), 3), range("udcg_context")],
+      ["Sub-questions answered (coverage)", number(mean(known("coverage"))), range("coverage_total")],
+      ["Retrievals", grouped(total("hops")), "in " + runsOf(index.runs.length)],
+      ["Scores that failed", total("failures") ? grouped(total("failures")) : "–", "see the runs with failures"],
+      ["Tokens spent on scoring", grouped(total("tokens")), "read and written"],
     ];
-    $("tiles").append(...facts.filter(([, value]) => value !== "–")
-      .map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value))));
+    $("tiles").append(...facts.filter(([, value]) => value !== "–").map(([term, value, about]) =>
+      el("div", {}, el("dt", {}, term), el("dd", {}, value), el("dd", { class: "soft range" }, about))));
+  }
+
+  // What the numbers of the page mean, in words: the metrics that a run of it may show.
+  function glossary() {
+    $("glossary").append(...Object.entries(index.metrics).filter(([, one]) => one.about).map(([name, one]) =>
+      el("div", {}, el("dt", {}, one.title + " (" + name + ")"), el("dd", {}, one.about + " " + (one.range ? "Range: " + one.range + "." : "")))));
   }
 
   const last = (value, otherwise) => value == null ? otherwise : value;
+  const URGENT = { misled: 0, contested: 1, dropped: 2, not_found: 3, wrong: 4, unjudged: 5, right: 6 };
   const ORDERS = {
+    "person": (a, b) => URGENT[a.outcome] - URGENT[b.outcome],
     "harm": (a, b) => b.misleading - a.misleading || last(a.worst, 1) - last(b.worst, 1),
     "gain-up": (a, b) => last(a.gain, 9) - last(b.gain, 9),
     "gain-down": (a, b) => last(b.gain, -9) - last(a.gain, -9),
@@ -97,7 +153,7 @@
     all: () => true,
     misled: (run) => run.misleading > 0,
     dropped: (run) => run.dropped > 0,
-    wrong: (run) => run.answer.startsWith("wrong"),
+    wrong: (run) => run.outcome !== "right" && run.outcome !== "unjudged",
     up: (run) => run.thumb === "up",
     down: (run) => run.thumb === "down",
     failed: (run) => run.failures > 0 || run.status === "error",
@@ -109,8 +165,8 @@
     const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
     const keep = FILTERS[$("filter").value];
     const order = ORDERS[$("sort").value];
-    state.shown = index.runs.map((run, place) => ({ run, place })).filter(({ run }) => {
-      if (!keep(run)) return false;
+    state.shown = index.runs.map((run, place) => ({ run, place })).filter(({ run, place }) => {
+      if (!keep(run) || (state.only && !state.only.has(place))) return false;
       const text = (run.question + " " + run.name + " " + run.id + " " + run.session).toLowerCase();
       return words.every((word) => text.includes(word));
     });
@@ -245,7 +301,7 @@
       el("thead", {}, el("tr", {}, head.map((title) => el("th", { scope: "col" }, title)))),
       el("tbody", {}, shown.map((passage, row) => el("tr", { class: passage.kept ? "" : "dropped" },
         el("td", {}, String(row + 1)),
-        el("td", { class: "text" }, texts[passage.text]),
+        el("td", { class: "text" }, passage.document ? el("span", { class: "document" }, passage.document) : null, texts[passage.text]),
         el("td", { class: "verdict" }, bar(passage)),
         el("td", {}, el("span", { class: passage.tone || "soft" }, passage.verdict)),
         columns.map(([name, title, show]) => el("td", { "data-label": title }, passage[name] == null ? "–" : show(passage[name]))))))));
@@ -263,7 +319,7 @@
       const value = passage.ratings[place];
       if (value == null) return "–";
       const about = "hop " + passage.hop + ", passage " + passage.row + ": " + number(value, 0) + " of 5" + (passage.kept ? "" : ", dropped");
-      return el("span", { class: "cell" + (value >= 3 ? " yes" : "") + (passage.kept ? "" : " gone"), title: about }, number(value, 0));
+      return el("span", { class: "cell" + (value >= 3 ? " yes" : "") + (passage.kept ? "" : " gone"), role: "img", "aria-label": about }, number(value, 0));
     };
     return el("section", {}, el("h2", {}, "Which passage answers which sub-question"), el("div", { class: "scroll" }, el("table", { class: "matrix" },
       el("caption", {}, "Ratings 0 to 5; filled: it answers (3 or more); struck out: dropped before the model read it"),
@@ -277,9 +333,9 @@
   // When each hop ran, and how much of it was the guard's.
   function timeline(run) {
     const hops = run.steps.filter((step) => step.took != null && step.at != null);
-    if (!run.took || !hops.length) return null;
+    if (!(run.took >= 0.05) || !hops.length) return null;
     return el("section", {}, el("h2", {}, "Where the time went"),
-      el("table", { class: "times" }, el("caption", {}, "Of " + number(run.took, 0) + " ms in all; darker: the guard. Scoring ran beside it and took none of this."),
+      el("table", { class: "times" }, el("caption", {}, "Of " + number(run.took, run.took < 10 ? 1 : 0) + " ms in all; darker: the guard. Scoring ran beside it and took none of this."),
         el("thead", { class: "unseen" }, el("tr", {}, ["hop", "when", "how long"].map((title) => el("th", { scope: "col" }, title)))),
         el("tbody", {}, hops.map((step) => {
           const track = el("span", { class: "track" }), whole = el("i", { class: "span" });
@@ -307,7 +363,7 @@
         const score = find(step.scores, name, stage);
         if (!score) continue;
         const about = caption(name), before = stage === "candidates" ? " before the guard" : "";
-        lines.push(el("li", { title: about.about }, about.title + before + (score[4] ? " (support) " : " "),
+        lines.push(el("li", { class: name === "contested" && score[1] > 0 ? "warn" : "" }, about.title + before + " ",
           el("b", {}, withError(score, name.startsWith("delta") ? signed : (v) => number(v, name === "udcg" ? 3 : 2))),
           name === "delta_seper" && stage === "passages" && step.bridge ? " (bridge to hop " + step.bridge + ")" : "",
           name === "contested" && score[3] ? " · " + score[3] : ""));
@@ -372,7 +428,7 @@
     const line = index.runs[place];
     const { run, texts } = detailOf(place);
     const pair = (score, show, note) => [
-      el("dt", { title: caption(score[0]).about }, caption(score[0]).title.replaceAll("-", "\u2011")), el("dd", {}, withError(score, show) + (score[4] ? " (support)" : "")),
+      el("dt", {}, caption(score[0]).title.replaceAll("-", "\u2011")), el("dd", {}, withError(score, show)),
       note ? el("dd", { class: "note" }, note) : null];
     const shown = run.scores.filter((score) => !["delta_seper_total", "seper_closed_book", "answer_correct"].includes(score[0]));
     const gain = find(run.scores, "delta_seper_total");
@@ -385,6 +441,9 @@
         line.answer ? el("span", { class: "chip " + judged(line.answer) }, line.answer) : null, " ",
         line.status !== "ok" ? el("span", { class: line.status === "open" ? "chip soft" : "chip bad" }, line.status === "open" ? "running" : line.status) : null, " ", el("span", { class: "soft" }, asked)),
       run.explanation ? el("p", { class: "explanation" }, joined(run.explanation)) : null,
+      run.remarks.map((remark) => el("p", { class: "warn" }, remark + ".")),
+      [...run.scores, ...run.steps.flatMap((step) => step.scores)].some((score) => score[4])
+        ? el("p", { class: "soft" }, "No reference was given: beliefs are in the run's own answer (support).") : null,
       el("div", { class: "sides" }, waterfall(run), el("dl", { class: "facts-list" },
         gain ? pair(gain, signed) : [],
         shown.map((score) => pair(score, (v) => number(v, score[0].startsWith("udcg") ? 3 : 2), score[3])))),
@@ -400,7 +459,7 @@
         line.started ? new Date(line.started).toISOString().slice(0, 19).replace("T", " ") + " UTC" : "",
         "scored with " + grouped(run.cost.prompt + run.cost.output) + " tokens in " + grouped(run.cost.requests) + " requests, " + number(run.cost.seconds) + " s",
         run.cost.engines.join(", "), line.name, "run " + line.id].filter(Boolean).join(" · ")),
-    ].filter(Boolean));
+    ].flat().filter(Boolean));
     for (const option of $("runs").children) option.setAttribute("aria-selected", "false");
     const row = state.shown.slice(state.page * PAGE, (state.page + 1) * PAGE).findIndex((item) => item.place === place);
     if (row >= 0) {
@@ -459,17 +518,21 @@
 
   $("remarks").append(...index.remarks.map((remark) => el("li", {}, remark)));
   $("remarks").hidden = !index.remarks.length;
+  outcomes();
+  culprits();
+  junk();
   tiles();
+  glossary();
   $("selections").textContent = index.selections;
   $("charts").append(...[
-    histogram("ΔSePer of a run", known("gain", FILTERS.gold), -1, 1),
-    histogram("Support of a run's answer", known("gain", FILTERS.support), -1, 1),
-    histogram("UDCG of the context", known("udcg"), 0.25, 0.75),
-    histogram("Worst passage of a run", known("worst"), -1, 1),
-    histogram("Coverage of a run", known("coverage"), 0, 1),
+    histogram("Belief gained by a run (ΔSePer)", known("gain", FILTERS.gold), -1, 1),
+    histogram("Support gained by a run", known("gain", FILTERS.support), -1, 1),
+    histogram("List quality of a run (UDCG)", known("udcg"), 0.25, 0.75),
+    histogram("Least utility of a passage that a run read", known("worst"), -1, 1),
+    histogram("Sub-questions answered (coverage)", known("coverage"), 0, 1),
     trend("ΔSePer", "gain", FILTERS.gold), trend("Support", "gain", FILTERS.support), trend("UDCG", "udcg"), trend("Coverage", "coverage"),
   ].filter(Boolean));
-  if (!$("charts").children.length) $("overview").hidden = true;
+  $("charts-of-all").hidden = !$("charts").children.length;
   $("version").textContent = index.version;
   for (const id of ["search", "sort", "filter"]) $(id).addEventListener("input", choose);
   if (index.events) {  // served live: what was chosen stays when the page comes anew
@@ -481,10 +544,7 @@
   }
   $("runs").addEventListener("keydown", keys);
   document.addEventListener("keydown", toSearch);
-  if (!index.runs.some((run) => run.misleading)) {
-    $("sort").querySelector("[value=harm]").remove();
-    $("sort").value = "new";
-  }
+  if (!index.runs.some((run) => run.misleading)) $("sort").querySelector("[value=harm]").remove();
   choose();
   const named = index.runs.findIndex((run) => run.id === asked());
   if (named >= 0) { open(named); reveal(); }

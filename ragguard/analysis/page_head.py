@@ -1,0 +1,156 @@
+"""The head of the page: how runs came out, which hops and documents did it, and what a guard dropped or would drop."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragguard.analysis.wording import ShadowStep, about_shadow, line_of, shadow_steps
+from ragguard.facts.hop_worth import worth_of_hops
+from ragguard.facts.outcomes import OUTCOMES, document_of, needed, outcome_of
+from ragguard.facts.run_view import RunView
+from ragguard.facts.verdicts import BeliefGain
+from ragguard.text.plain import counted
+
+_SHOWN = 8
+"""The most hops, and documents, that are listed."""
+_TEXT = 120
+"""The most characters of a passage that stand beside its document's name."""
+
+
+@dataclass(slots=True)
+class _HopCounts:
+    """What the hops of one number did in their runs."""
+
+    runs: int = 0
+    paid: int = 0
+    lost: list[int] = field(default_factory=list)
+    misled: list[int] = field(default_factory=list)
+    empty: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _DocumentCounts:
+    """What the passages of one document did."""
+
+    text: str = ""
+    """The beginning of the passage that did most harm so far."""
+    wrong: list[int] = field(default_factory=list)
+    misleading: list[int] = field(default_factory=list)
+    read: int = 0
+
+
+class PageHead:
+    """Counts runs one after the other; runs are named by their place on the page."""
+
+    def __init__(self) -> None:
+        self._outcomes: Counter[str] = Counter()
+        self._hops: defaultdict[int, _HopCounts] = defaultdict(_HopCounts)
+        self._documents: defaultdict[str, _DocumentCounts] = defaultdict(_DocumentCounts)
+        self._shadow: list[ShadowStep] = []
+        self._dropped = self._seen = 0
+        self._needed: list[int] = []
+        self._needed_in_shadow: list[int] = []
+        self._worth = ""
+        self._misleading: Counter[int] = Counter()
+        """The misleading passages that were read, by the place of their run."""
+
+    def add(self, place: int, view: RunView) -> None:
+        """Counts the run at a place of the page."""
+        self._outcomes[outcome_of(view)] += 1
+        sources = view.explanation.sources
+        if view.misleading:
+            self._misleading[place] = view.misleading
+        worth = worth_of_hops(view.counted.all)
+        for hop in view.hops:
+            counts = self._hops[hop.number]
+            counts.runs += 1
+            if gain := worth.get(hop.step.id):
+                self._worth = self._worth or gain.name
+                tone = BeliefGain(gain.value, gain.stderr).tone
+                counts.paid += tone == "good"
+                if tone == "bad":
+                    counts.lost.append(place)
+            if any(number == hop.number for number, _ in sources):
+                counts.misled.append(place)
+            if hop.seen.empty:
+                counts.empty.append(place)
+            for one in hop.passages:
+                if not one.read or not (name := document_of(one.passage)):
+                    continue
+                document = self._documents[name]
+                document.read += 1
+                for found, places in (
+                    ((hop.number, one.rank) in sources, document.wrong),
+                    (one.effect == "misleads", document.misleading),
+                ):
+                    if found and places[-1:] != [place]:
+                        places.append(place)
+                    if found and (not document.text or places is document.wrong):
+                        document.text = line_of(one.passage.text)[:_TEXT]
+        self._count_guard(place, view)
+
+    def _count_guard(self, place: int, view: RunView) -> None:
+        dropped: dict[int, set[int]] = {}
+        would: dict[int, set[int]] = {}
+        for hop in view.hops:
+            if decision := hop.step.decision:
+                dropped[hop.number] = {drop.position for drop in decision.dropped}
+                would[hop.number] = {drop.position for drop in decision.would_drop}
+                self._seen += len(decision.kept) + len(decision.dropped)
+        self._dropped += sum(map(len, dropped.values()))
+        if any(needed(view, dropped)):
+            self._needed.append(place)
+        if any(needed(view, would)):
+            self._needed_in_shadow.append(place)
+        self._shadow += shadow_steps(view)
+
+    def as_data(self) -> dict[str, Any]:
+        """Returns plain data for the page."""
+        documents = sorted(
+            self._documents.items(), key=lambda item: (-len(item[1].wrong), -len(item[1].misleading), item[0])
+        )
+        return {
+            "outcomes": [[name, words, self._outcomes[name]] for name, words in OUTCOMES.items()],
+            "worth": self._worth,
+            "hops": [
+                {"hop": number, "runs": one.runs, "paid": one.paid, "lost": one.lost, "misled": one.misled,
+                 "empty": one.empty}
+                for number, one in sorted(self._hops.items())[:_SHOWN]
+            ],
+            "documents": [
+                {"name": name, "text": one.text, "read": one.read, "wrong": one.wrong, "misleading": one.misleading}
+                for name, one in documents[:_SHOWN]
+                if one.wrong or one.misleading
+            ],
+            "junk": self._junk(),
+        }  # fmt: skip
+
+    def _junk(self) -> Mapping[str, Any]:
+        """Returns what may be said of passages that a guard dropped, or could drop."""
+        if self._shadow:
+            cost = len(self._needed_in_shadow)
+            said = "No reference stands in any of them." if not cost else (
+                f"In {counted(cost, 'run')} a reference stands in one of them: dropping it may cost the answer."
+            )  # fmt: skip
+            return {"said": f"{about_shadow(self._shadow)} {said}", "runs": self._needed_in_shadow}
+        if self._dropped:
+            cost = len(self._needed)
+            said = "no reference stands in any of them" if not cost else (
+                f"in {counted(cost, 'run')} a reference stood in one of them"
+            )  # fmt: skip
+            whole = f"The guard dropped {self._dropped:,} of {counted(self._seen, 'passage')}: {said}."
+            return {"said": whole, "runs": self._needed}
+        if not self._misleading:
+            return {
+                "said": "No passage that was read misleads by its utility; no guard dropped any.",
+                "runs": [],
+            }
+        passages, runs = counted(self._misleading.total(), "passage"), counted(len(self._misleading), "run")
+        return {
+            "said": f"No guard ran. By its utility, {passages} that the model read in {runs} may mislead. With "
+            "DistractorGuard(engine, shadow=True) nothing is dropped, and this page says what would be, and the cost.",
+            "runs": list(self._misleading),
+        }
