@@ -32,7 +32,8 @@ from ragguard.analysis.wording import (
 )
 from ragguard.capture.model_calls import notice
 from ragguard.errors import InvalidInput, StoreError
-from ragguard.facts.outcomes import document_of, outcome_of
+from ragguard.facts.causes import cause_of
+from ragguard.facts.documents import document_of
 from ragguard.facts.run_view import HopView, RunView
 from ragguard.facts.verdicts import BeliefGain
 from ragguard.metrics.registry import METRICS, Metric
@@ -95,8 +96,9 @@ def _write(
     while block := list(islice(coming, BLOCK)):
         number, texts = len(lines) // BLOCK, Texts()
         for run in block:
-            head_counts.add(len(lines), run.view)
-            lines.append(summary(run))
+            line = summary(run)
+            head_counts.add(len(lines), run.view, line["cause"])
+            lines.append(line)
         engines.update(engine for run in block for engine in run.engines)
         selections += [numbers for run in block for numbers in selection_numbers(run.view)]
         details = [detail(run, texts) for run in block]
@@ -170,7 +172,7 @@ def summary(overview: Overview) -> Data:
         "udcg": _value(view.find("udcg_context")),
         "coverage": _value(view.find("coverage_total")),
         "answer": view.answer_verdict,
-        "outcome": outcome_of(view),
+        "cause": cause_of(run, view.counted.all, view.explanation),
         "failures": len(view.failures),
         "provisional": view.provisional,
         "session": str(run.metadata.get("session_id") or run.metadata.get("thread_id") or ""),

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragguard.analysis.wording import ShadowStep, about_shadow, line_of, shadow_steps
+from ragguard.facts.causes import CAUSES, URGENCY
+from ragguard.facts.documents import document_of, needed
 from ragguard.facts.hop_worth import worth_of_hops
-from ragguard.facts.outcomes import OUTCOMES, document_of, needed, outcome_of
 from ragguard.facts.run_view import RunView
 from ragguard.facts.verdicts import BeliefGain
 from ragguard.text.plain import counted
@@ -22,7 +23,7 @@ _TEXT = 120
 
 @dataclass(slots=True)
 class _HopCounts:
-    """What the hops of one number did in their runs."""
+    """The runs of the hops of one number, and what these did there."""
 
     runs: int = 0
     paid: int = 0
@@ -33,7 +34,7 @@ class _HopCounts:
 
 @dataclass(slots=True)
 class _DocumentCounts:
-    """What the passages of one document did."""
+    """The runs in which the passages of one document did harm."""
 
     text: str = ""
     """The beginning of the passage that did most harm so far."""
@@ -46,7 +47,7 @@ class PageHead:
     """Counts runs one after the other; runs are named by their place on the page."""
 
     def __init__(self) -> None:
-        self._outcomes: Counter[str] = Counter()
+        self._causes: Counter[str] = Counter()
         self._hops: defaultdict[int, _HopCounts] = defaultdict(_HopCounts)
         self._documents: defaultdict[str, _DocumentCounts] = defaultdict(_DocumentCounts)
         self._shadow: list[ShadowStep] = []
@@ -57,9 +58,9 @@ class PageHead:
         self._misleading: Counter[int] = Counter()
         """The misleading passages that were read, by the place of their run."""
 
-    def add(self, place: int, view: RunView) -> None:
+    def add(self, place: int, view: RunView, cause: str) -> None:
         """Counts the run at a place of the page."""
-        self._outcomes[outcome_of(view)] += 1
+        self._causes[cause] += 1
         sources = view.explanation.sources
         if view.misleading:
             self._misleading[place] = view.misleading
@@ -113,7 +114,8 @@ class PageHead:
             self._documents.items(), key=lambda item: (-len(item[1].wrong), -len(item[1].misleading), item[0])
         )
         return {
-            "outcomes": [[name, words, self._outcomes[name]] for name, words in OUTCOMES.items()],
+            "causes": [[name, words, self._causes[name]] for name, words in CAUSES.items() if self._causes[name]],
+            "urgency": URGENCY,
             "worth": self._worth,
             "hops": [
                 {"hop": number, "runs": one.runs, "paid": one.paid, "lost": one.lost, "misled": one.misled,

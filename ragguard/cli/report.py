@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ from ragguard.analysis.wording import (
 from ragguard.cli.follow import follow
 from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_results, show_table
 from ragguard.errors import InvalidInput
-from ragguard.facts.causes import CAUSES
+from ragguard.facts.causes import CAUSES, URGENCY
 from ragguard.facts.run_view import RunView
 from ragguard.facts.verdicts import BeliefGain
 from ragguard.lab.labels.corrected import corrected
@@ -63,7 +63,7 @@ def run(
         bool, typer.Option("--json", help="Print JSON: the causes and all runs, or one run with its scores.")
     ] = False,
 ) -> None:
-    """Look at scored runs: what decided their answers, then those that were misled most, or else the newest.
+    """Look at scored runs: what decided their answers, then the runs, what needs a person first.
 
     Exit code 0: shown. 2: there is nothing to show; it says why.
     """
@@ -107,7 +107,8 @@ def run(
         else:
             if cause is None and (counts := source.cause_counts()).runs:
                 show_results(count_tables(counts))
-            _show_runs(_only(source.overviews(texts=False), of_cause), most or _MOST)
+            causes = {one.id: one.note.cause for one in source.noted_runs()}
+            _show_runs(_only(source.overviews(texts=False), of_cause), most or _MOST, causes)
             if found is not None:
                 show_results([found.table()])
     for remark in source.remarks:
@@ -136,7 +137,8 @@ def _show_run(source: ScoredSource, wanted: str, *, as_json: bool) -> None:
     typer.echo(json.dumps(line | results, indent=2, default=str))
 
 
-def _show_runs(runs: Iterable[Overview], most: int) -> None:
+def _show_runs(runs: Iterable[Overview], most: int, causes: Mapping[str, str]) -> None:
+    """Prints a table of runs: what a person should look at first."""
     lines: list[dict[str, Any]] = []
     selections: list[tuple[float, float]] = []
     shadow: list[ShadowStep] = []
@@ -150,9 +152,8 @@ def _show_runs(runs: Iterable[Overview], most: int) -> None:
         raise InvalidInput(
             "the store", "no runs", "at least one; capture some, or `ragguard score RUNS.jsonl`"
         )
-    misled = any(line["misleading"] for line in lines)
-    order = "most misled first" if misled else "newest first"
-    shown = sorted(lines, key=_harm if misled else lambda line: -line["started"])[:most]
+    urgency = {cause: place for place, cause in enumerate(URGENCY)}
+    shown = sorted(lines, key=lambda line: (urgency[causes[line["id"]]], *_harm(line)))[:most]
     # A small model tells the likelihood of the right answer in place of ΔSePer.
     known = {name for line in shown for name in ("gain", "likelier") if line[name] is not None}
     gained, title = ("likelier", "Δ likelihood") if known == {"likelier"} else ("gain", "ΔSePer")
@@ -173,7 +174,7 @@ def _show_runs(runs: Iterable[Overview], most: int) -> None:
         Column("hops", [str(line["hops"]) for line in shown], right=True, spare=2),
         *([Column("belief", beliefs)] if any(beliefs) else []),
         Column(title, gains, right=True),
-        Column("misled by", misleading, right=True),
+        Column("may mislead", misleading, right=True),
         Column("UDCG", [_number(line["udcg"], ".3f") for line in shown], right=True, spare=3),
         Column("coverage", [_number(line["coverage"], ".2f") for line in shown], right=True, spare=4),
         Column("answer", [as_markup(line["answer"] or line["state"]) for line in shown], spare=1),
@@ -181,7 +182,7 @@ def _show_runs(runs: Iterable[Overview], most: int) -> None:
         Column("run", [as_markup(short_id(line["id"])) for line in shown]),
     ]
     told = [column for column in columns if not set(column.cells) <= {"–", ""}]
-    show_table(console, f"{counted(len(lines), 'run')}{still}, {order}", told)
+    show_table(console, f"{counted(len(lines), 'run')}{still}, what needs a person first", told)
     if len(lines) > len(shown):
         console.print(f"… and {len(lines) - len(shown):,} more; all of them: --most {len(lines)}")
     if engines:
@@ -197,9 +198,10 @@ def _show_runs(runs: Iterable[Overview], most: int) -> None:
     )
 
 
-def _harm(line: dict[str, Any]) -> tuple[int, float]:
-    """Returns the key that sorts runs by how many passages mislead in them, and how much the worst one does."""
-    return -line["misleading"], 1 if line["worst"] is None else line["worst"]
+def _harm(line: dict[str, Any]) -> tuple[int, float, int]:
+    """Returns the key that sorts runs by how many passages may mislead in them, how much the worst one does, and the
+    newest first."""
+    return -line["misleading"], 1 if line["worst"] is None else line["worst"], -line["started"]
 
 
 def _as_data(overview: Overview) -> dict[str, Any]:

@@ -38,6 +38,11 @@ CAUSES: Mapping[str, str] = {
     OPEN: "still running",
 }
 """Every cause that a run can count as, with its meaning, in the order in which they are shown."""
+URGENCY = (
+    "misled", "overturned", "contested", "dropped", "not_found", "missing_hop", "nothing_read", "not_used",
+    "needless_abstention", UNEXPLAINED, UNJUDGED, OPEN, "unsupported", "right",
+)  # fmt: skip
+"""Every cause in the order in which a person should look at its runs: wrong answers before right ones."""
 JUDGED = frozenset(CAUSES) - {UNJUDGED, OPEN}
 """The causes of runs whose answers were judged."""
 _SHOWN = 10
@@ -91,7 +96,7 @@ def note_of(run: Run, scores: Sequence[Score], explanation: Explanation | None =
     """
     found = explanation or explain(run, scores)
     retrievers = dict.fromkeys(filter(None, map(retriever_of, run.steps)))
-    return CauseNote(_cause(run, scores, found), _documents(run, scores, found), [*retrievers])
+    return CauseNote(cause_of(run, scores, found), _documents(run, scores, found), [*retrievers])
 
 
 def document_id(passage: Passage) -> str:
@@ -105,7 +110,8 @@ def retriever_of(step: RetrievalStep) -> str:
     return step.tool or (retriever if isinstance(retriever, str) else "")
 
 
-def _cause(run: Run, scores: Sequence[Score], explanation: Explanation) -> str:
+def cause_of(run: Run, scores: Sequence[Score], explanation: Explanation) -> str:
+    """Returns what a run counts as, one of `CAUSES`."""
     if run.status == "open":
         return OPEN
     if not any(score.name == "answer_correct" and score.label for score in scores):

@@ -19,7 +19,7 @@ from ragguard.facts.causes import CauseCounts
 from ragguard.records import Run, ScoredRun
 from ragguard.storage.files.partfolder import PartFolder, PartTotals
 from ragguard.storage.files.runfile import read_score_file
-from ragguard.storage.sqlite.cause_rows import NotedRun, counted
+from ragguard.storage.sqlite.cause_rows import NotedRun, count_causes
 from ragguard.storage.sqlite.database import is_store
 from ragguard.storage.sqlite.overview import Overview
 from ragguard.storage.sqlite.reader import StoreReader
@@ -85,7 +85,7 @@ class ScoredSource:
 
     def cause_counts(self) -> CauseCounts:
         """Returns how many runs count as what: see `ragguard.facts.causes`."""
-        return counted(self.noted_runs())
+        return count_causes(self.noted_runs())
 
 
 def is_source(path: str | Path) -> bool:

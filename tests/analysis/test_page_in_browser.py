@@ -259,13 +259,13 @@ def test_the_head_counts_how_runs_came_out_and_each_count_opens_its_runs(browser
     )
     assert told == [
         "3 right 23 %",
-        "2 misled: a passage that was read states the wrong answer 15 %",
-        "2 wrong: passages that were read disagree 15 %",
-        "2 not found: no passage that was read states the reference 15 %",
-        "2 dropped: the reference was found, and the model did not get it 15 %",
+        "2 not found: no passage that was retrieved states the reference 15 %",
+        "2 misled by a passage that states the wrong answer 15 %",
+        "2 contested: one passage states the wrong answer, another one the reference 15 %",
+        "2 dropped: the reference was retrieved, and the model did not get it 15 %",
         "2 not judged 15 %",
     ]
-    page.value("document.querySelectorAll('.outcome')[1].click()")
+    page.value("document.querySelectorAll('.outcome')[2].click()")
     assert page.value("count.textContent") == "2 of 13 runs"
     assert page.value("document.querySelector('.question').textContent") == "Who founded firm 1?"
     assert "misled" in page.value("only.innerText")

@@ -182,7 +182,7 @@ def test_a_list_begins_with_the_most_misled_where_any_is(tmp_path, command):
     listed = command(
         "report", stored(tmp_path / "misled.db", [scored(1, 0.5), misled, scored(3, 0.5)])
     ).output
-    assert "3 runs, most misled first" in listed
+    assert "3 runs, what needs a person first" in listed
     assert listed.index("number 2?") < min(listed.index("number 1?"), listed.index("number 3?"))
 
 

@@ -126,7 +126,7 @@ def test_failures_of_complete_parts_are_said_with_how_to_ask_again(here, monkeyp
     monkeypatch.setattr("ragguard.cli.score.executor_of", lambda *options: ExecutorHere())
     engine.fault = lambda call: ValueError("odd")
     words = ("runs.jsonl", *ON, "--out", "out", "--scorers", "utility")
-    says = "failures stand in 3 runs of 1 parts; to score a part again, remove its counts"
+    says = "failures stand in 3 runs of 1 part; to score a part again, remove its counts"
     for _ in range(2):
         done = score(*words)
         assert done.exit_code == 1

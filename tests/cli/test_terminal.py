@@ -44,7 +44,7 @@ def test_a_list_marks_runs_that_have_no_end(monkeypatch, tmp_path):
         for name, status in (("a", "open"), ("b", "ok"), ("c", "abandoned"), ("d", "open")):
             kept.add_scored([ScoredRun(Run(f"run-{name}", f"{name}?", status=status))])
     said = shown(monkeypatch, 160, "report", str(path))
-    assert "4 runs (2 still running), newest first" in said
+    assert "4 runs (2 still running), what needs a person first" in " ".join(said.split())
     marks = {line.split()[0]: line for line in said.splitlines() if line.strip()[1:2] == "?"}
     assert [word for word in ("running", "abandoned") if word in marks["a?"]] == ["running"]
     assert [word for word in ("running", "abandoned") if word in marks["b?"]] == []

@@ -13,7 +13,7 @@ from ragguard.analysis.cause_tables import cause_changes, count_tables, two_side
 from ragguard.analysis.gate_check import check
 from ragguard.cli.app import app
 from ragguard.errors import UnknownName
-from ragguard.facts.causes import CAUSES, CauseCounts, note_of
+from ragguard.facts.causes import CAUSES, URGENCY, CauseCounts, note_of
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_scores
 from ragguard.storage.source import open_source
@@ -213,3 +213,8 @@ def test_every_cause_has_words_and_no_runs_are_no_table_of_groups():
     for cause in CAUSES:
         counts.causes[cause] += 2
     assert len(count_tables(counts)[0].rows) == len(CAUSES)
+
+
+def test_each_cause_has_a_place_in_the_order_in_which_a_person_should_look():
+    assert sorted(URGENCY) == sorted(CAUSES)
+    assert URGENCY.index("misled") < URGENCY.index("unjudged") < URGENCY.index("right")

@@ -80,13 +80,14 @@
   const link = (places, words) => places.length
     ? el("button", { type: "button", class: "link", on: { click: () => showOnly(places, words) } }, runsOf(places.length)) : "–";
 
+  const isRight = (cause) => cause === "right" || cause === "unsupported";
   function outcomes() {
     const all = index.runs.length;
-    const shown = index.head.outcomes.filter(([, , count]) => count);
-    const judged = shown.some(([name]) => name !== "unjudged");
+    const shown = index.head.causes;
+    const judged = shown.some(([name]) => name !== "unjudged" && name !== "open");
     $("outcomes").replaceChildren(...shown.map(([name, words, count]) => {
-      const places = index.runs.flatMap((run, place) => run.outcome === name ? [place] : []);
-      return el("button", { type: "button", class: "outcome " + (name === "right" ? "good" : name === "unjudged" ? "soft" : "bad"), on: { click: () => showOnly(places, words) } },
+      const places = index.runs.flatMap((run, place) => run.cause === name ? [place] : []);
+      return el("button", { type: "button", class: "outcome " + (isRight(name) ? "good" : name === "unjudged" || name === "open" ? "soft" : "bad"), on: { click: () => showOnly(places, words) } },
         el("b", {}, grouped(count)), el("span", {}, words), el("span", { class: "soft" }, Math.round(100 * count / all) + " %"));
     }));
     if (!judged) $("outcomes").append(el("p", { class: "soft" }, "No answer was judged: the runs have no references (give references=, or --references FILE), or no scorer that judges answers ran."));
@@ -139,9 +140,8 @@
   }
 
   const last = (value, otherwise) => value == null ? otherwise : value;
-  const URGENT = { misled: 0, contested: 1, dropped: 2, not_found: 3, wrong: 4, unjudged: 5, right: 6 };
   const ORDERS = {
-    "person": (a, b) => URGENT[a.outcome] - URGENT[b.outcome],
+    "person": (a, b) => index.head.urgency.indexOf(a.cause) - index.head.urgency.indexOf(b.cause),
     "harm": (a, b) => b.misleading - a.misleading || last(a.worst, 1) - last(b.worst, 1),
     "gain-up": (a, b) => last(a.gain, 9) - last(b.gain, 9),
     "gain-down": (a, b) => last(b.gain, -9) - last(a.gain, -9),
@@ -153,7 +153,7 @@
     all: () => true,
     misled: (run) => run.misleading > 0,
     dropped: (run) => run.dropped > 0,
-    wrong: (run) => run.outcome !== "right" && run.outcome !== "unjudged",
+    wrong: (run) => !isRight(run.cause) && run.cause !== "unjudged" && run.cause !== "open",
     up: (run) => run.thumb === "up",
     down: (run) => run.thumb === "down",
     failed: (run) => run.failures > 0 || run.status === "error",

@@ -75,7 +75,7 @@ def noted_runs_at(db: sqlite3.Connection, runs: Mapping[int, str]) -> dict[int, 
     return {seq: NotedRun(id, names[seq], notes[seq]) for seq, id in runs.items()}
 
 
-def counted(runs: Iterable[NotedRun]) -> CauseCounts:
+def count_causes(runs: Iterable[NotedRun]) -> CauseCounts:
     """Returns how many runs count as what; iterates once. Documents are counted on the disk, since there may be as many
     as passages in the runs."""
     counts = CauseCounts()

@@ -1,0 +1,29 @@
+"""The documents of passages by the names that people know, and the passages in which a reference stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ragguard.facts.run_facts import findable, mentions
+from ragguard.facts.run_view import PassageView, RunView
+from ragguard.records import Passage
+
+_NAMES = ("source", "file_name", "filename", "file_path", "path", "url", "title")
+"""The metadata keys under which retrievers name the document of a passage, the most telling first."""
+
+
+def document_of(passage: Passage) -> str:
+    """Returns the name of the document that a passage is from: its file, address or title, else the passage's id."""
+    for key in _NAMES:
+        if isinstance(name := passage.metadata.get(key), str) and name:
+            return name
+    return str(passage.id)
+
+
+def needed(view: RunView, ranks: Mapping[int, set[int]]) -> Iterator[PassageView]:
+    """Yields those passages of a run, given by their ranks by the number of their hop, in which a reference stands."""
+    references = findable(view.run.references or ())
+    for hop in view.hops:
+        for one in hop.passages:
+            if one.rank in ranks.get(hop.number, ()) and mentions(one.passage.text, references):
+                yield one
