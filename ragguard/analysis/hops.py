@@ -23,7 +23,7 @@ from ragguard.facts.run_view import HopView, PassageView, RunView
 from ragguard.facts.verdicts import Tone
 from ragguard.records import CUT_TOKENS, LEFT_OUT, Failure, RetrievalStep, Run, Score
 from ragguard.runtime.faults import without_times
-from ragguard.scorers.answers import SAME_WORDS
+from ragguard.scorers.answers import BY_WORDS
 from ragguard.scorers.exam.record import JUDGING, unjudged_because
 from ragguard.text.secret_filter import strip_control_characters
 
@@ -90,7 +90,7 @@ def hop_table(view: RunView) -> RenderableType:
 
 def _judged_by(correct: Score) -> str:
     """Returns whose judgement it is that an answer is right; empty where it has the words of a reference."""
-    if not correct.value or correct.explanation in ("", SAME_WORDS):
+    if not correct.value or correct.explanation in BY_WORDS:
         return ""
     return ", as nano judges, which errs" if correct.engine.startswith("nano:") else ", as a model judges"
 

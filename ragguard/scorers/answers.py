@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from ragguard.errors import RagguardError
 from ragguard.metrics.answers import is_abstention
+from ragguard.metrics.right_by_words import ONE_CLAUSE, right_by_words
 from ragguard.records import Result
 from ragguard.runtime.arguments import share
 from ragguard.scorers.estimates import Meanings
@@ -23,12 +24,15 @@ from ragguard.scorers.probes import (
 from ragguard.scorers.question import Ask, answered
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import View
+from ragguard.text.answer_words import answer_words
 
 Verdict = Literal["correct", "abstained", "wrong"]
 VALUES = {"correct": 1.0, "correct, unsupported": 0.5, "abstained": 0.0, "wrong": 0.0}
 """The value of `answer_correct` for each verdict; a right answer that no passage supports counts half."""
 SAME_WORDS = "the same words as a reference"
-"""The explanation of `answer_correct` where no model was needed to find an answer right."""
+HOLDS_WORDS = "it has the words of a reference"
+BY_WORDS = "", SAME_WORDS, HOLDS_WORDS
+"""The explanations of `answer_correct` for which no model was asked."""
 
 
 async def verdict_of(
@@ -39,9 +43,10 @@ async def verdict_of(
 ) -> tuple[Verdict, str]:
     """Returns whether an answer is right by short references, and the reason. Support by passages is not considered.
 
-    A right answer has the words of a reference, or entailment of at least `meanings.tau` holds both ways: an answer
-    that says more than the reference, or less, is not the reference. `shorten` returns the answer in the form in which
-    a model compares it, where that is another one.
+    Words decide first, as people judge them (`right_by_words`). If they do not, a sentence from which a reference
+    follows is right, with an entailment of at least `meanings.tau`: it may say more. Of a short answer entailment holds
+    both ways, since more names are another answer. `shorten` returns the answer in the form in which a model compares
+    it, if that is another one.
     """
     if is_abstention(answer, meanings.language):
         return "abstained", ""
@@ -49,14 +54,19 @@ async def verdict_of(
     targets = [meanings.words(reference) for reference in references]
     if words in targets:
         return "correct", SAME_WORDS
+    by_words = right_by_words(answer, references, meanings.question, meanings.language)
+    if by_words is not None:
+        return ("correct", HOLDS_WORDS) if by_words else ("wrong", "")
     if shorten is not None:
         words = meanings.words(await shorten())
     await meanings.learn((words, target) for target in targets)
     implied = [target for target in targets if meanings.follows(words, target)]
+    if implied and len(answer_words(answer)) > ONE_CLAUSE:
+        return "correct", "a reference follows from it"
     await meanings.learn((target, words) for target in implied)
     if any(meanings.follows(target, words) for target in implied):
         return "correct", "it and a reference follow from each other"
-    return "wrong", "a reference follows from it, and it says more" if implied else ""
+    return "wrong", "a reference follows from it, and it names more" if implied else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +74,10 @@ class Answers:
     """Gives `answer_correct` and `response_grade` of runs with references."""
 
     name: ClassVar[str] = "answers"
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
 
     tau: float = 0.5
-    """The least entailment, from 0 to 1, with which answer and reference follow from each other."""
+    """The least entailment, from 0 to 1, with which a reference follows from the answer."""
 
     def __post_init__(self) -> None:
         share("Answers.tau", self.tau)

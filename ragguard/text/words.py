@@ -3,7 +3,8 @@
     running_words("It is 2.4 m — 15% more.")   # "it is 2 4 m 15 more": a long text, as a passage in a prompt
     figure_words("It is 2.4 m — 15% more.")    # "it is 2point4 m 15 percent more": a short one, as a name or a number
 
-Answers are compared by `normalise` and `meaning_key` of `ragguard.text.language`.
+Answers are compared by `normalise` and `meaning_key` of `ragguard.text.language`, and with references, as people do,
+by `answer_words` of `ragguard.text.answer_words`.
 """
 
 from __future__ import annotations

@@ -46,10 +46,17 @@ async def test_the_same_words_need_no_entailment():
 
 
 @pytest.mark.parametrize(("gold", "said"), [("1.5 million", "15 million"), ("5", "-5"), ("C", "C++")])
-async def test_another_number_is_wrong_and_the_entailer_is_asked(gold, said):
+async def test_another_number_is_wrong_and_needs_no_entailment(gold, said):
     entailer = TableEntailer()
     assert await verdict(two_hops(answer=said, references=[gold]), entailer=entailer) == ("wrong", 0.0)
-    assert entailer.calls == 1
+    assert entailer.calls == 0
+
+
+async def test_a_sentence_that_holds_a_reference_is_right_whatever_else_it_says():
+    entailer = TableEntailer()
+    answer = "The firm was founded in 1902 by Ada Berg, who had been a smith."
+    assert await verdict(two_hops(answer=answer), entailer=entailer) == ("correct", 1.0)
+    assert entailer.calls == 0
 
 
 async def test_an_answer_from_which_a_reference_follows_is_correct():
@@ -123,14 +130,17 @@ async def test_nano_finds_right_sentences_right_and_wrong_ones_wrong(frame):
 
 async def test_the_short_form_that_nano_compares_is_recorded():
     case = world.cases(1, seed=31)[0]
-    results = await judged_by_nano(case.question, case.references, case.gold[0].text)
+    answer = case.gold[0].text.replace(case.answer, f"the town called {case.answer.split()[-1]}")
+    results = await judged_by_nano(case.question, case.references, answer)
     (score,) = [one for one in results if getattr(one, "name", "") == "answer_correct"]
-    assert score.metadata == {"condensed": case.answer}
+    assert "condensed" in score.metadata
     assert score.usage.prompts >= 2
 
 
 async def test_a_sentence_that_nano_cannot_shorten_has_no_verdict():
-    results = await judged_by_nano("Where is it?", ["Port Tarnwick"], "Oslo is where it is said to lie.")
+    results = await judged_by_nano(
+        "Where is it?", ["Port Tarnwick"], "The port of Oslo is where it is said to lie."
+    )
     (failure,) = [one for one in results if isinstance(one, Failure)]
     assert "answer_correct: the model that compares answers compares short ones only" in failure.message
     assert "point ragguard at a real model" in failure.message
@@ -154,7 +164,7 @@ async def verdict_of_row(row):
     return await verdict_of(row["answer"], [row["reference"]], Meanings(row["question"], ask))
 
 
-@pytest.mark.parametrize(("held_out", "passed", "refused"), [(False, 0, 4), (True, 0, 3)])
+@pytest.mark.parametrize(("held_out", "passed", "refused"), [(False, 0, 2), (True, 0, 1)])
 async def test_right_and_wrong(held_out, passed, refused):
     rows = [row for row in ROWS if row["held_out"] is held_out]
     correct = [(await verdict_of_row(row))[0] == "correct" for row in rows]
@@ -164,4 +174,4 @@ async def test_right_and_wrong(held_out, passed, refused):
 
 async def test_more_than_the_reference_is_not_the_reference():
     (row,) = [row for row in ROWS if row["answer"] == "Malia, Sasha, and Susan"]
-    assert await verdict_of_row(row) == ("wrong", "a reference follows from it, and it says more")
+    assert await verdict_of_row(row) == ("wrong", "a reference follows from it, and it names more")

@@ -1,0 +1,160 @@
+"""Tells by words alone whether an answer is right, as people judge it, or that words do not decide.
+
+An answer that holds a reference is right, also if it says more. Names in another order or without the middle one,
+other spellings of numbers and dates, and a short answer that stands in a long reference are right as well. An answer
+that shares no word with a reference that is a name, or has another number, is wrong. Between them words do not decide:
+a part of the reference's words, a reference that the question holds already, a negation or a second candidate beside
+it. docs/studies/real.md has how often people agree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ragguard.metrics.answers import is_abstention
+from ragguard.text.answer_words import Words, answer_words, content, is_number, place_of, stands_in
+from ragguard.text.language import ENGLISH, Language
+
+_NEGATIONS = frozenset("not never no neither nor without isnt wasnt doesnt didnt rather".split())
+_VAGUE = frozenset(
+    "century decade approximately about around circa bc prior before after early late mid between nearly over roughly "
+    "almost".split()
+)
+"""Words beside which two numbers may differ and mean the same."""
+_DECADE = re.compile(r"\d0s\b")
+_LIST = re.compile(r"&|\b(?:and|or)\b")
+_SHORT_ANSWER = 4
+"""The most words of an answer that may stand inside a longer reference."""
+_NAME = 4
+"""The most words of a reference that is looked upon as a name: if the answer has none of them it is wrong."""
+ONE_CLAUSE = 8
+"""The most words of an answer that is no sentence. In one so short a second candidate beside the reference leaves it
+undecided."""
+_SQUASHED = 6
+"""The letters from which a reference is found without word bounds, as in "wasperformed byLady Gaga"."""
+
+
+def right_by_words(
+    answer: str, references: str | Sequence[str], question: str = "", language: Language = ENGLISH
+) -> bool | None:
+    """Returns whether an answer is right by its words; None if they do not decide.
+
+    Args:
+        answer: The answer, short or in sentences.
+        references: The right answers, each of which is enough.
+        question: The question; what it says already is no answer.
+        language: The language of abstentions.
+    """
+    if is_abstention(answer, language):
+        return False
+    targets = [references] if isinstance(references, str) else list(references)
+    said = _Answer.of(answer, question)
+    is_name = any(target[:1].isupper() for target in targets)
+    vague = any(_DECADE.search(text) or _VAGUE & {*answer_words(text)} for text in (answer, *targets))
+    verdicts = {
+        _verdict(said, target, answer_words(target), is_name=is_name, vague=vague, alternatives=targets)
+        for target in targets
+        if answer_words(target)
+    }
+    # One reference is enough; without it, one that is undecided leaves the answer undecided.
+    return next((verdict for verdict in (True, None, False) if verdict in verdicts), None)
+
+
+class _Answer(NamedTuple):
+    """The words of an answer, and what the question says already."""
+
+    words: Words
+    content: Words
+    known: frozenset[str]
+    question: frozenset[str]
+    is_list: bool
+    """True if it may name several things."""
+
+    @classmethod
+    def of(cls, answer: str, question: str) -> _Answer:
+        words = answer_words(answer)
+        asked = frozenset(content(answer_words(question)))
+        return cls(words, content(words), frozenset(words), asked, is_list=bool(_LIST.search(answer)))
+
+    def has(self, word: str) -> bool:
+        """Returns whether the answer has a word, or a year with a footnote's digit behind it."""
+        if not is_number(word):
+            return stands_in(word, self.known)
+        footnoted = len(word) >= 4 and any(other[:-1] == word for other in self.known if is_number(other))
+        return word in self.known or footnoted
+
+    @property
+    def new_numbers(self) -> list[str]:
+        """The numbers that the question does not have."""
+        return [word for word in self.words if is_number(word) and word not in self.question]
+
+
+def _verdict(
+    said: _Answer, target: str, words: Words, *, is_name: bool, vague: bool, alternatives: Sequence[str]
+) -> bool | None:
+    """Returns whether an answer is right by one reference."""
+    wanted = content(words)
+    in_question = all(word in said.question for word in wanted)
+    at = place_of(said.words, words)
+    if at >= 0 or place_of(said.content, wanted) >= 0:
+        if in_question and wanted != said.content:
+            return None
+        return None if _is_doubtful(said, max(at, 0), len(words), alternatives) else True
+    squashed = "" if any(map(is_number, words)) or in_question else "".join(words)
+    if len(squashed) >= _SQUASHED and squashed in "".join(said.words):
+        return True
+    asked = [word for word in wanted if word not in said.question] or list(wanted)
+    numbers = [word for word in asked if is_number(word)]
+    if not all(map(said.has, numbers)):
+        return False if not vague and _clash(said, asked, numbers) else None
+    share = sum(map(said.has, asked)) / len(asked)
+    if share == 1 and len(asked) == len(wanted):
+        return True if _stand_together(said.words, asked) else None
+    own = [word for word in said.content if word not in said.question] or list(said.content)
+    if len(own) <= _SHORT_ANSWER and all(stands_in(word, wanted) for word in own):
+        whole = not _LIST.search(target) and not all(map(is_number, own))
+        return True if share >= 0.5 and is_name and whole else None
+    if len(wanted) >= 3 and not numbers and len(asked) == len(wanted) and target[:1].isupper():
+        first, *_, last = wanted
+        if any(
+            said.words[at] == first and last in said.words[at + 1 : at + 4] for at in range(len(said.words))
+        ):
+            return True
+    return False if not share and is_name and len(wanted) <= _NAME else None
+
+
+def _is_doubtful(said: _Answer, at: int, size: int, alternatives: Sequence[str]) -> bool:
+    """Returns whether a negation, or in a short answer another candidate, stands beside the words of a reference."""
+    before, after = said.words[max(0, at - 2) : at], said.words[at + size : at + size + 2]
+    if _NEGATIONS & {*before, *after}:
+        return True
+    if not said.is_list or len(said.words) > ONE_CLAUSE:
+        return False
+    rest = content(said.words[:at] + said.words[at + size :])
+    accepted = {word for target in alternatives for word in answer_words(target)} | said.question
+    return any(word not in accepted for word in rest)
+
+
+def _clash(said: _Answer, asked: Sequence[str], numbers: Sequence[str]) -> bool:
+    """Returns whether an answer has a few other numbers of the kind of the reference's, and none of these."""
+    others = said.new_numbers
+    alike = any(map(_is_year, numbers)) == any(map(_is_year, others))
+    return (
+        0 < len(others) <= 3 and alike and len(asked) - len(numbers) <= 2 and not any(map(said.has, numbers))
+    )
+
+
+def _is_year(word: str) -> bool:
+    return len(word) == 4 and word.isdigit() and word[0] in "12"
+
+
+def _stand_together(words: Words, wanted: Sequence[str]) -> bool:
+    """Returns whether all wanted words stand within a few more words than they are."""
+    for at, word in enumerate(words):
+        if stands_in(word, wanted) and all(
+            stands_in(one, words[at : at + len(wanted) + 3]) for one in wanted
+        ):
+            return True
+    return False
