@@ -7,6 +7,7 @@ be right is an `InvalidInput` (a ValueError) that names the argument, its value 
 from __future__ import annotations
 
 from ragguard.metrics.agreement import Correlation, Difference, correlate, paired_bootstrap
+from ragguard.metrics.answer_verdict import right_by_words
 from ragguard.metrics.answers import (
     brings_answer,
     exact_match,
@@ -64,7 +65,7 @@ __all__ = [
     "is_abstention", "joint_gain", "kernel", "likelihood", "likelihood_total", "loss_without",
     "marginal_coverage", "mean_logprob", "n_recall", "ndcg", "normalise", "pad", "paired_bootstrap", "pct_proc",
     "precision", "precision_at_grade", "proc", "query_gain", "ra_nwg", "recall", "reciprocal_rank",
-    "redundancy", "required_subset", "rouge_l", "sample_weights", "semantic_entropy", "seper_hard",
+    "redundancy", "required_subset", "right_by_words", "rouge_l", "sample_weights", "semantic_entropy", "seper_hard",
     "seper_soft", "seper_stderr", "shapley", "t", "t_u", "token_f1", "udcg", "udcg_of_parts", "utility",
     "utility_parts",
 ]  # fmt: skip

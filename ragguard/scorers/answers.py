@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from ragguard.errors import RagguardError
+from ragguard.metrics.answer_verdict import ONE_CLAUSE, right_by_words
 from ragguard.metrics.answers import is_abstention
-from ragguard.metrics.right_by_words import ONE_CLAUSE, right_by_words
 from ragguard.records import Result
 from ragguard.runtime.arguments import share
 from ragguard.scorers.estimates import Meanings

@@ -71,6 +71,11 @@ def content(words: Words) -> Words:
     return tuple(word for word in words if word not in _SMALL) or words
 
 
+def is_small(word: str) -> bool:
+    """Returns whether a word is an article or another one that says nothing by itself."""
+    return word in _SMALL
+
+
 def is_number(word: str) -> bool:
     """Returns whether a word is a number."""
     return word[-1].isdigit()

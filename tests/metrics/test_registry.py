@@ -33,8 +33,8 @@ SCORES = {
 # What the numbers are made with, and what is said of numbers: no metrics themselves.
 HELPERS = {
     "aggregate", "answerable_questions", "best_alpha", "cluster", "correlate", "find", "grade_weights", "is_abstention",
-    "kernel", "normalise", "pad", "paired_bootstrap", "required_subset", "sample_weights", "seper_stderr",
-    "udcg_of_parts", "utility_parts",
+    "kernel", "normalise", "pad", "paired_bootstrap", "required_subset", "right_by_words", "sample_weights",
+    "seper_stderr", "udcg_of_parts", "utility_parts",
 }  # fmt: skip
 
 

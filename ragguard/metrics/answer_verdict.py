@@ -4,7 +4,7 @@ An answer that holds a reference is right, also if it says more. Names in anothe
 other spellings of numbers and dates, and a short answer that stands in a long reference are right as well. An answer
 that shares no word with a reference that is a name, or has another number, is wrong. Between them words do not decide:
 a part of the reference's words, a reference that the question holds already, a negation or a second candidate beside
-it. docs/studies/real.md has how often people agree.
+it. docs/reference/scorers.md has how often people agree.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ragguard.errors import InvalidInput
 from ragguard.metrics.answers import is_abstention
-from ragguard.text.answer_words import Words, answer_words, content, is_number, place_of, stands_in
+from ragguard.text.answer_words import Words, answer_words, content, is_number, is_small, place_of, stands_in
 from ragguard.text.language import ENGLISH, Language
 
 _NEGATIONS = frozenset("not never no neither nor without isnt wasnt doesnt didnt rather".split())
@@ -50,6 +51,8 @@ def right_by_words(
     if is_abstention(answer, language):
         return False
     targets = [references] if isinstance(references, str) else list(references)
+    if not all(isinstance(text, str) for text in (*targets, question)):
+        raise InvalidInput("references", references, "texts")
     said = _Answer.of(answer, question)
     is_name = any(target[:1].isupper() for target in targets)
     vague = any(_DECADE.search(text) or _VAGUE & {*answer_words(text)} for text in (answer, *targets))
@@ -132,9 +135,9 @@ def _is_doubtful(said: _Answer, at: int, size: int, alternatives: Sequence[str])
         return True
     if not said.is_list or len(said.words) > ONE_CLAUSE:
         return False
-    rest = content(said.words[:at] + said.words[at + size :])
+    rest = said.words[:at] + said.words[at + size :]
     accepted = {word for target in alternatives for word in answer_words(target)} | said.question
-    return any(word not in accepted for word in rest)
+    return any(word not in accepted and not is_small(word) for word in rest)
 
 
 def _clash(said: _Answer, asked: Sequence[str], numbers: Sequence[str]) -> bool:
