@@ -1,4 +1,4 @@
-"""Which number says which hop paid: how often a hop that was needed has the larger one than a hop that was not.
+"""Compares the numbers that may say which hop paid: how often a needed hop has the larger one than another hop.
 
 In nano's world and, with `--data FOLDER`, on MuSiQue (`musique.jsonl`) and HotpotQA (`hotpotqa.jsonl`), which are no
 part of the project: each hop finds its paragraph between two others, and one more hop finds three others.

@@ -1,4 +1,4 @@
-"""Whether each passage brings the answer, by the references: where the models may not judge passages themselves.
+"""Evidence that a passage brings the answer, by the references: if the models may not judge passages themselves.
 
 A model that failed its examination in abstention or relevance still tells how probable it finds a reference with and
 without a passage, and words are compared for nothing. Both together say of a passage whether it brings the answer.
