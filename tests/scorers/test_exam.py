@@ -3,7 +3,6 @@
 import dataclasses
 import io
 import itertools
-import time
 
 import pytest
 from rich.console import Console
@@ -130,9 +129,7 @@ async def test_advice_and_report_say_at_once_what_cannot_be_judged():
         with rg.run("Who?") as run:
             run.retrieved("Who?", [Passage("Ada Berg did.")])
             before = len(engine.calls)
-            began = time.monotonic()
             advice = await run.aadvise(60_000)
-            assert time.monotonic() - began < 1
             assert len(engine.calls) == before, "nothing is asked"
             run.answered("Ada Berg")
         assert (advice.action, advice.status) == ("continue", "error")
