@@ -71,7 +71,8 @@ def hop_table(view: RunView) -> RenderableType:
     if total is not None:
         support = " (support)" if total.reference_source == "answer" else ""
         head.append(f"   ΔSePer of the run: {_number(total, _SIGNED)}{support}")
-    head.append("".join(f"\n{sentence}" for sentence in view.explanation.sentences))
+    if said := view.explanation.text:
+        head.append(f"\n{said}")
     head.append("".join(f"\n{line_of(remark)}" for remark in view.remarks), "yellow")
     if view.provisional:
         head.append("\nscores so far: they are provisional until the end of the run is scored", "cyan")
@@ -103,12 +104,12 @@ def _reasons(failures: Sequence[Failure]) -> list[str]:
 
 def _about(hop: HopView, steps: Sequence[RetrievalStep], failures: Sequence[Failure]) -> list[Text]:
     """Returns the lines about a hop: its query, its numbers, and what a reader has to know of these."""
-    step, bridge = hop.step, hop.bridge
+    step = hop.step
     before = hop.find("udcg", "candidates") if step.decision and step.decision.dropped else None
     was = f" (was {_number(before, 'z.3f')})" if before else ""
-    to = f" (bridge to hop {bridge.later.number})" if bridge else ""
     columns = (
-        ("ΔSePer", hop.find("delta_seper"), _SIGNED, to),
+        ("credit", hop.find("credit"), _SIGNED, ""),
+        ("ΔSePer", hop.find("delta_seper"), _SIGNED, ""),
         ("UDCG", hop.find("udcg"), "z.3f", was),
         ("coverage", hop.find("coverage"), "z.2f", ""),
         ("selection", hop.find("delta_seper_selection"), _SIGNED, ""),
@@ -127,8 +128,6 @@ def _about(hop: HopView, steps: Sequence[RetrievalStep], failures: Sequence[Fail
         Text("   ".join(filter(None, [_places(hop), outcome, *numbers]))),
     ]
     lines += [Text(remark) for remark in remarks_on_leads(step, steps)]
-    if bridge:
-        lines.append(Text(bridge.remark))
     reached, chosen = hop.find("proc"), hop.find("pct_proc")
     if reached and chosen:
         lines.append(Text(diagnose_selection(reached.value, chosen.value)))

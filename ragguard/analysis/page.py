@@ -28,6 +28,7 @@ from ragguard.analysis.wording import (
     about_selections,
     diagnose_selection,
     remarks_on_fit,
+    remarks_on_leads,
     would_drop,
 )
 from ragguard.capture.model_calls import notice
@@ -37,7 +38,7 @@ from ragguard.facts.documents import document_of
 from ragguard.facts.run_view import HopView, RunView
 from ragguard.facts.verdicts import BeliefGain
 from ragguard.metrics.registry import METRICS, Metric
-from ragguard.records import FEEDBACK, MODEL_CALLS, Decision, Run, Score
+from ragguard.records import FEEDBACK, MODEL_CALLS, Decision, RetrievalStep, Run, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.exam.record import remarks_on
 from ragguard.storage.sqlite.overview import SCALE, Overview
@@ -217,7 +218,7 @@ def detail(overview: Overview, texts: Texts) -> Data:
         "models": list(_model_calls(run.metadata.get(MODEL_CALLS))),
         "subs": overview.sub_questions,
         "steps": [
-            _step(hop, place, texts, run.started_ns, shortened[place])
+            _step(hop, run.steps, place, texts, run.started_ns, shortened=shortened[place])
             for hop, place in zip(view.hops, overview.places, strict=True)
         ],
         "failures": list({without_times(said): said for said in failures}.values()),
@@ -253,8 +254,16 @@ def scores_json(overview: Overview) -> str:
     return f"[{overview.of_passages},{overview.of_steps},{overview.of_run}]"
 
 
-def _step(hop: HopView, place: int, texts: Texts, began_ns: int, shortened: Iterable[Shortened]) -> Data:
-    step, bridge, numbers = hop.step, hop.bridge, _selection(hop)
+def _step(
+    hop: HopView,
+    steps: Sequence[RetrievalStep],
+    place: int,
+    texts: Texts,
+    began_ns: int,
+    *,
+    shortened: Iterable[Shortened],
+) -> Data:
+    step, numbers = hop.step, _selection(hop)
     started, ended, decision, advice = step.started_ns, step.ended_ns, step.decision, step.advice
     said = notice(step.metadata, len(step.passages))
     return {
@@ -279,11 +288,8 @@ def _step(hop: HopView, place: int, texts: Texts, began_ns: int, shortened: Iter
             }
             for one in hop.passages
         ],
-        "tone": _tone(hop.find("delta_seper")),
-        "bridge": bridge.later.number if bridge else None,
-        "remarks": [
-            *([bridge.remark] if bridge else []), *([diagnose_selection(*numbers)] if numbers else [])
-        ],
+        "tone": _tone(hop.find("credit") or hop.find("delta_seper")),
+        "remarks": [*remarks_on_leads(step, steps), *([diagnose_selection(*numbers)] if numbers else [])],
     }  # fmt: skip
 
 

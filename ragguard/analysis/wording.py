@@ -16,7 +16,15 @@ from ragguard.records import RetrievalStep, Score
 from ragguard.text.plain import counted
 from ragguard.text.secret_filter import strip_control_characters
 
-IN_COLUMNS = ("delta_seper", "udcg", "coverage", "delta_seper_selection", "delta_udcg_selection", "contested")
+IN_COLUMNS = (
+    "credit",
+    "delta_seper",
+    "udcg",
+    "coverage",
+    "delta_seper_selection",
+    "delta_udcg_selection",
+    "contested",
+)
 """The scores of a step that have a place of their own in the terminal, or go with one that has."""
 Shortened: TypeAlias = tuple[int | None, str, object, object]
 """A note that a model read less than all passages: the rank of the passage, the score's name, passages left out, tokens

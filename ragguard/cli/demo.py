@@ -140,7 +140,7 @@ def _print_findings(shown: Sequence[ShownRun], compared: Comparison, console: Co
     ]
     saved = [pair for pair in pairs if pair[1].is_right and not pair[0].is_right]
     saved.sort(key=lambda pair: not pair[0].explanation.sources)
-    paid = max(shown, key=_largest_gain)
+    paid = max(shown, key=_least_loss)
     console.rule("[bold]What it saw, on questions chosen for showing[/bold]", align="left")
     _line(console, "paid", f"“{paid.run.question}” {paid.explanation.sentences[-1]}")
     if saved:
@@ -168,10 +168,10 @@ def _line(console: Console, word: str, sentence: str) -> None:
     console.print(grid)
 
 
-def _largest_gain(shown: ShownRun) -> float:
-    """Returns how much the best hop of a run that was answered rightly paid, where that is measurable."""
-    gains = [score for score in shown.scores if score.name == "delta_seper" and shown.is_right]
-    return max((gain.value for gain in gains if gain.value > 2 * (gain.stderr or 0)), default=-1.0)
+def _least_loss(shown: ShownRun) -> float:
+    """Returns the least that a run which was answered rightly loses without one of its hops."""
+    losses = [score.value for score in shown.scores if score.name == "loss_without" and shown.is_right]
+    return min(losses, default=-1.0)
 
 
 def _print_cost(shown: Sequence[ShownRun], console: Console) -> None:

@@ -6,14 +6,14 @@ were judged to answer their hop's query, and which changes of belief exceed two 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from ragguard.facts.run_facts import HopFacts, RunFacts, facts_of, findable, mentions, names_in
+from ragguard.facts.hop_sentence import HopWork, RunWork, first_of, hop_sentence
+from ragguard.facts.repeats import repeats
+from ragguard.facts.run_facts import RunFacts, facts_of, findable, mentions, names_in
 from ragguard.facts.scores import CountedScores
-from ragguard.facts.verdicts import BeliefGain
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Run, Score
 from ragguard.text.language import normalise
@@ -21,7 +21,7 @@ from ragguard.text.secret_filter import strip_control_characters
 
 Cause = Literal[
     "", "right", "unsupported", "nothing_read", "not_found", "dropped", "missing_hop", "misled", "contested",
-    "not_used", "needless_abstention",
+    "not_used", "needless_abstention", "overturned",
 ]  # fmt: skip
 """The cause of an answer. `right`, or right and `unsupported` by passages; otherwise the answer is wrong or an
 abstention:
@@ -34,32 +34,16 @@ abstention:
 - `contested`: one passage states the wrong answer, another one the reference.
 - `not_used`: the reference was read, and the answer stands in no passage.
 - `needless_abstention`: the reference was read, and no answer given.
+- `overturned`: the model believed in the reference before it read anything, and no more after it.
 
 Empty: the answer was not judged, cannot be looked for in texts, or has the reference's words though it was judged
 wrong."""
-_SHOWN = 3
-"""The most hops, and places of passages, that a sentence names."""
+_FAILED = frozenset({"not_found", "missing_hop", "misled", "contested", "not_used", "needless_abstention"})
+"""The causes of runs that read something and failed."""
 _LONGEST_SHOWN = 80
 """The most characters of a text that is quoted."""
 Place = tuple[int, int]
 """A passage as its hop and its rank, both from 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bridge:
-    """A hop whose own gain is small, and on which the gain of a later hop depends."""
-
-    later: HopFacts
-    name: str
-    """The name that this hop found and the later one asks for; empty where none is known."""
-
-    @property
-    def remark(self) -> str:
-        """A sentence on what the later hop gains after this hop, and what it gains without it."""
-        after, alone = (0.0 if gain is None else gain.value for gain in (self.later.gain, self.later.alone))
-        asks = f"; it asks for {_quoted(self.name)}, found here" if self.name else ""
-        worth = f"{after:+z.2f} after this hop and {alone:+z.2f} without it"
-        return f"bridge: hop {self.later.number} is worth {worth}{asks}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +58,8 @@ class Explanation:
     """The passages that were read and state a reference."""
     answering: frozenset[Place] = frozenset()
     """The passages that were read and state the answer, right or wrong."""
-    bridges: Mapping[int, Bridge] = field(default_factory=dict)
-    """The hops that a later one needed, by number."""
+    leads: Sequence[tuple[int, str, Sequence[Place]]] = ()
+    """The words that the query of a hop took from passages: the hop's number, the words, the passages."""
 
     @property
     def text(self) -> str:
@@ -88,9 +72,9 @@ class Explanation:
             "cause": self.cause,
             "explanation": self.text,
             "wrong_passages": [{"hop": hop, "rank": rank} for hop, rank in sorted(self.sources)],
-            "bridges": [
-                {"hop": hop, "to": bridge.later.number, "name": bridge.name}
-                for hop, bridge in sorted(self.bridges.items())
+            "led_by": [
+                {"hop": hop, "words": words, "from": [{"hop": at, "rank": rank} for at, rank in places]}
+                for hop, words, places in self.leads
             ],
         }
 
@@ -104,16 +88,29 @@ def explain_facts(facts: RunFacts) -> Explanation:
     """Explains a run by what is known of it."""
     answer = _AnswerEvidence(facts)
     cause, about_answer = answer.explain()
-    bridges = dict(_bridges(facts))
     stating = frozenset(answer.reference_at)
+    if cause in _FAILED and facts.overturned and facts.closed_book is not None:
+        cause = "overturned"
+        about_answer += (
+            f" Without passages the model believed in the reference ({facts.closed_book.value:.2f})."
+        )
     return Explanation(
         cause,
-        [sentence for sentence in (about_answer, _about_hops(facts, bridges)) if sentence],
+        [sentence for sentence in (about_answer, hop_sentence(_work_of(facts))) if sentence],
         sources=frozenset(answer.places) - stating if facts.verdict == "wrong" else frozenset(),
         stating=stating,
         answering=frozenset(answer.places),
-        bridges=bridges,
+        leads=[*_leads_of(facts)],
     )
+
+
+def _leads_of(facts: RunFacts) -> Iterable[tuple[int, str, Sequence[Place]]]:
+    numbers = {hop.seen.step.id: hop.number for hop in facts.hops}
+    for hop in facts.hops:
+        for lead in hop.seen.step.led_by or ():
+            places = [(numbers[one.step_id], one.position) for one in lead.sources if one.step_id in numbers]
+            if places:
+                yield hop.number, lead.words, places
 
 
 class _AnswerEvidence:
@@ -254,83 +251,35 @@ class _AnswerEvidence:
             return ""
         if len(without) == 1:
             return f"hop {without[0]} found nothing that answers its query"
-        return f"hops {_first(without)} found nothing that answers their queries"
+        return f"hops {first_of(without)} found nothing that answers their queries"
 
 
-def _bridges(facts: RunFacts) -> Iterable[tuple[int, Bridge]]:
-    """Yields the hops without a gain of their own on which the gain of a later hop depends, by number."""
-    for place, later in enumerate(facts.hops):
-        if later.gain is None or later.alone is None or not later.gain.significant or later.gain.value < 0:
-            continue
-        errors = math.hypot(later.gain.stderr or 0.0, later.alone.stderr or 0.0)
-        more = later.gain.value - later.alone.value
-        if more < 0 or not BeliefGain(more, errors).significant:
-            continue
-        earlier = [
-            hop
-            for hop in facts.hops[:place]
-            if hop.turn < later.turn and hop.gain is not None and not hop.gain.significant
-        ]
-        named = [(hop, name) for hop in earlier if (name := _found_name(facts.question, hop, later.query))]
-        helpful = [(hop, "") for hop in earlier if hop.answers_its_query]
-        for hop, name in named or helpful:
-            yield hop.number, Bridge(later, name)
-
-
-def _found_name(question: str, hop: HopFacts, query: str) -> str:
-    """Returns the longest name in a later query that the question does not have and that a passage of the hop has."""
-    found = [
-        name
-        for name in names_in(query)
-        if (phrase := findable([name]))
-        and not mentions(question, phrase)
-        and any(mentions(hop.texts[rank - 1], phrase) for rank in hop.read)
+def _work_of(facts: RunFacts) -> RunWork:
+    """Returns what the hops of a run did, for the sentence about them."""
+    steps = [hop.seen.step for hop in facts.hops]
+    numbers = {step.id: number for number, step in enumerate(steps, 1)}
+    hops = [
+        HopWork(
+            hop.number,
+            hop.seen.readable,
+            worth=hop.credit,
+            loss=hop.loss,
+            added=hop.gain,
+            led_by=[
+                sources
+                for lead in hop.seen.step.led_by or ()
+                if (sources := [numbers[id] for id in lead.steps if id in numbers])
+            ],
+        )
+        for hop in facts.hops
     ]
-    return max(found, key=len, default="")
-
-
-def _about_hops(facts: RunFacts, bridges: Mapping[int, Bridge]) -> str:
-    """Returns the sentence about what the hops did to the belief; "" where no gain is known."""
-    gains = [(hop, hop.gain) for hop in facts.hops if hop.gain is not None]
-    if not gains:
-        return ""
-    paid = [(hop, gain) for hop, gain in gains if gain.significant and gain.value > 0]
-    lost = [(hop, gain) for hop, gain in gains if gain.significant and gain.value < 0]
-    in_what = " in this answer" if facts.support else ""
-    if not (paid or lost):
-        return f"No hop moved the belief{in_what} measurably."
-    clauses: list[str] = []
-    if paid:
-        clauses.append(_hops(paid, f"raised the belief{in_what}" if facts.support else "paid"))
-        clauses += [
-            f"hop {number} found {_quoted(bridge.name) if bridge.name else 'what'}{', which' if bridge.name else ''} "
-            f"hop {bridge.later.number} {'asks for' if bridge.name else 'needed'}"
-            for number, bridge in list(bridges.items())[:_SHOWN]
-        ]
-    if lost:
-        clauses.append(_hops(lost, f"lowered the belief{in_what}"))
-    sentence = "; ".join(clauses)
-    return f"{sentence[0].upper()}{sentence[1:]}."
-
-
-def _hops(gains: Sequence[tuple[HopFacts, BeliefGain]], did: str) -> str:
-    """Returns what hops did, with their gains; the first ones where there are many."""
-    if len(gains) == 1:
-        return f"hop {gains[0][0].number} {did} ({gains[0][1]})"
-    return f"hops {_first([f'{hop.number} ({gain})' for hop, gain in gains])} {did}"
-
-
-def _first(items: Sequence[str]) -> str:
-    """Returns the first items in words, and how many more there are."""
-    more = [f"{len(items) - _SHOWN} more"] if len(items) > _SHOWN else []
-    *most, last = [*items[:_SHOWN], *more]
-    return f"{', '.join(most)} and {last}" if most else last
+    return RunWork(hops, facts.total, facts.support, [*map(str, repeats(steps))])
 
 
 def _places(places: Sequence[Place]) -> str:
     """Returns passages by hop and rank."""
     shown = [f"{hop}.{rank}" for hop, rank in places]
-    return f"passage{'' if len(places) == 1 else 's'} {_first(shown)}"
+    return f"passage{'' if len(places) == 1 else 's'} {first_of(shown)}"
 
 
 def _quoted(text: str) -> str:

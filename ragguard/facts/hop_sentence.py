@@ -45,6 +45,8 @@ class RunWork:
     """The change of the belief by all hops."""
     support: bool = False
     """True if the belief is in the run's own answer, for want of references."""
+    repeats: Sequence[str] = ()
+    """Clauses about hops that asked what an earlier one had asked."""
     words: str = field(init=False)
     """The belief in words."""
 
@@ -54,7 +56,7 @@ class RunWork:
 
 def hop_sentence(run: RunWork) -> str:
     """Returns the sentence about the hops of a run; empty if nothing is known of them."""
-    clauses = [*_about_belief(run), *_about_leads(run.hops)]
+    clauses = [*_about_belief(run), *_about_leads(run.hops), *run.repeats[:_SHOWN]]
     if not clauses:
         return ""
     sentence = "; ".join(clauses)
@@ -74,14 +76,14 @@ def _about_belief(run: RunWork) -> Iterable[str]:
     scored = [hop for hop in hops if value[hop.number] is not None]
     if not scored:
         return
-    # A run of one hop: what is lost without the hop is what the run gained.
-    needed = [hop for hop in scored if len(hops) > 1 and _is_needed(hop, run.total)]
+    needed = _needed(hops, scored, run.total)
     moved = [hop for hop in scored if hop not in needed and is_measurable(value[hop.number])]
-    if not (needed or moved):
+    missed = [hop for hop in scored if hop not in needed and hop not in moved and is_measurable(hop.loss)]
+    if not (needed or moved or missed):
         yield _about_nothing(run, scored)
         return
     if needed:
-        yield _needed(needed)
+        yield _about_needed(needed, run.total)
     raised = [hop for hop in moved if (gain := value[hop.number]) and gain.value > 0]
     when = "" if by_credit else " when it came" if len(raised) == 1 else " when they came"
     if raised:
@@ -93,7 +95,16 @@ def _about_belief(run: RunWork) -> Iterable[str]:
     lowered = [hop for hop in moved if hop not in raised]
     if lowered:
         yield _did(lowered, value, f"lowered {run.words}")
-    idle = [hop for hop in scored if hop not in needed and hop not in moved and hop.read]
+    for hop in missed[:_SHOWN]:
+        would = "lower" if hop.loss and hop.loss.value > 0 else "higher"
+        yield f"without hop {hop.number} {run.words} would be {would} ({_lost(hop)})"
+    # A hop that led to another one did something, whatever the belief says of it.
+    led = {number for hop in (*needed, *raised) for sources in hop.led_by for number in sources}
+    idle = [
+        hop
+        for hop in scored
+        if hop not in needed and hop not in moved and hop not in missed and hop.read and hop.number not in led
+    ]
     if idle:
         yield f"{_hops(idle)} added nothing measurable"
     if empty := [hop for hop in hops if not hop.read]:
@@ -126,12 +137,25 @@ def _is_needed(hop: HopWork, total: BeliefGain | None) -> bool:
     return total.value > 0 and hop.loss.value >= NEEDED * total.value
 
 
-def _needed(hops: Sequence[HopWork]) -> str:
+def _needed(
+    hops: Sequence[HopWork], scored: Sequence[HopWork], total: BeliefGain | None
+) -> Sequence[HopWork]:
+    """Returns the hops without which the run loses most of its gain, and those without which these could not have been
+    asked: the only ones from which their queries took words."""
+    # Of a run of one hop, what is lost without the hop is what the run gained.
+    needed = {hop.number for hop in scored if len(hops) > 1 and _is_needed(hop, total)}
+    for hop in reversed(hops):
+        if hop.number in needed:
+            needed |= {sources[0] for sources in hop.led_by if len(sources) == 1}
+    return [hop for hop in hops if hop.number in needed]
+
+
+def _about_needed(hops: Sequence[HopWork], total: BeliefGain | None) -> str:
     if len(hops) == 1:
         return f"hop {hops[0].number} was needed (without it: {_lost(hops[0])})"
-    without = ", ".join(f"without hop {hop.number}: {_lost(hop)}" for hop in hops[:_SHOWN])
-    both = "both" if len(hops) == 2 else "all"
-    return f"{_hops(hops)} were {both} needed ({without}{', …' if len(hops) > _SHOWN else ''})"
+    lost = [f"without hop {hop.number}: {_lost(hop)}" for hop in hops if _is_needed(hop, total)]
+    without = ", ".join([*lost[:_SHOWN], *(["…"] if len(lost) > _SHOWN else [])])
+    return f"{_hops(hops)} were {'both' if len(hops) == 2 else 'all'} needed ({without})"
 
 
 def _lost(hop: HopWork) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ragguard.facts.leads import with_leads
 from ragguard.facts.scores import CountedScores
 from ragguard.facts.steps import StepView, numbered, view_step
 from ragguard.facts.verdicts import BeliefGain, Verdict, utility_verdict
@@ -88,6 +89,8 @@ def names_in(text: str) -> list[str]:
     return names
 
 
+SURE, HALF = 0.8, 0.5
+"""The least belief that is called sure, and the belief under which it is turned."""
 ANSWERS = 3
 """The least rating, from 0 to 5, with which a passage is said to answer a sub-question."""
 
@@ -105,8 +108,10 @@ class HopFacts:
     """The verdicts on the judged passages, by rank."""
     gain: BeliefGain | None = None
     """The change of belief by this hop after the earlier ones."""
-    alone: BeliefGain | None = None
-    """The change of belief by this hop without the earlier ones."""
+    credit: BeliefGain | None = None
+    """The worth of the hop among all hops of the run."""
+    loss: BeliefGain | None = None
+    """The loss of belief without the hop."""
     texts: Sequence[str] = field(init=False)
     """The passages in the order of their ranks, those that the model did not get included."""
     read: frozenset[int] = field(init=False)
@@ -140,30 +145,54 @@ class RunFacts:
     """The label of `answer_correct`; empty where the answer was not judged."""
     support: bool = False
     """True where beliefs are in the run's own answer, for want of references."""
+    total: BeliefGain | None = None
+    """The change of belief by all hops."""
+    closed_book: BeliefGain | None = None
+    """The belief before any retrieval."""
+
+    @property
+    def overturned(self) -> bool:
+        """True if the model was sure of the reference before it read anything, and what it read turned that."""
+        closed, total = self.closed_book, self.total
+        if closed is None or total is None or self.support or not total.significant:
+            return False
+        sure = closed.value >= SURE and closed.value - 2 * (closed.stderr or 0.0) > HALF
+        return sure and closed.value + total.value < HALF
 
 
 def facts_of(run: Run, scores: CountedScores) -> RunFacts:
     """Returns what is known of a run by those of its scores that count."""
+    run = with_leads(run)
     hops: dict[str, HopFacts] = {}
     turns = {step.id: turn for turn, step in numbered(run.steps)}
     beliefs: list[Score] = []
+
+    def gain_of(*names: str, step_id: str = "") -> BeliefGain | None:
+        score = next((one for name in names if (one := scores.get(name, step_id))), None)
+        beliefs.extend([score] if score else [])
+        return None if score is None else BeliefGain(score.value, score.stderr)
+
     for number, step in enumerate(run.steps, 1):
         seen = view_step(step, sys.maxsize, turns[step.id])
         hop = hops[step.id] = HopFacts(number, turns[step.id], step.query or run.question, seen)
-        gains = [scores.get(name, step.id) for name in ("delta_seper", "delta_seper_alone")]
-        beliefs += [gain for gain in gains[:1] if gain is not None]
-        hop.gain, hop.alone = (
-            None if gain is None else BeliefGain(gain.value, gain.stderr) for gain in gains
-        )
+        hop.gain = gain_of("delta_seper", "delta_likelihood", step_id=step.id)
+        hop.credit = gain_of("credit", step_id=step.id)
+        hop.loss = gain_of("loss_without", step_id=step.id)
     for score in scores.all:
         if score.name == "utility" and score.position is not None and score.step_id in hops:
             hops[score.step_id].verdicts[score.position] = utility_verdict(score.value, score.stderr)
     correct = scores.get("answer_correct")
+    # Credit is measured by likelihood if that is known.
+    by_credit = any(hop.credit for hop in hops.values())
+    totals = ("delta_likelihood_total", "delta_seper_total")
+    total = gain_of(*(totals if by_credit else totals[::-1]))
     return RunFacts(
         run.question,
         run.answer or "",
         run.references or (),
         list(hops.values()),
         verdict="" if correct is None else correct.label,
-        support=any(gain.reference_source == "answer" for gain in beliefs),
+        support=any(belief.reference_source == "answer" for belief in beliefs),
+        total=total,
+        closed_book=gain_of("seper_closed_book", "likelihood_closed_book"),
     )

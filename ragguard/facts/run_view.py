@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ragguard.facts.explanation import Bridge, Explanation, explain_facts
+from ragguard.facts.explanation import Explanation, explain_facts
 from ragguard.facts.run_facts import HopFacts, facts_of
 from ragguard.facts.scores import CountedScores, Way, remarks_on_ways, ways_of
 from ragguard.facts.steps import StepView
@@ -55,8 +55,6 @@ class HopView:
     passages: Sequence[PassageView]
     scores: Sequence[Score]
     """The scores of the step and its passages that count."""
-    bridge: Bridge | None
-    """The later hop that needed this one; None where none is known."""
     counted: CountedScores
 
     def find(self, name: str, stage: Stage = "passages") -> Score | None:
@@ -167,6 +165,5 @@ def _hop_view(
         seen,
         passages,
         scores=scores,
-        bridge=explanation.bridges.get(hop.number),
         counted=counted,
     )

@@ -28,6 +28,14 @@ def hop(number, worth=None, loss=None, added=None, led_by=(), **more):
             "Hops 1 and 2 were both needed (without hop 1: -0.62, without hop 2: -0.60); hop 3 added nothing "
             "measurable; hop 1 led to hop 2.",
         ),
+        (
+            [hop(1, 0.1, 0.0), hop(2, 0.0, 0.0, led_by=[[1]]), hop(3, 0.5, 0.6, led_by=[[2]])], 0.62,
+            "Hops 1, 2 and 3 were all needed (without hop 3: -0.60); hop 1 led to hop 2, which led to hop 3.",
+        ),
+        (
+            [hop(1, 0.0, 0.0), hop(2, 0.0, 0.0), hop(3, 0.6, 0.6, led_by=[[1, 2]])], 0.62,
+            "Hop 3 was needed (without it: -0.60); hop 1 or hop 2 led to hop 3.",
+        ),
         ([hop(1, 0.6, 0.6), hop(2, 0.02, 0.02)], 0.62,
          "Hop 1 was needed (without it: -0.60); hop 2 added nothing measurable."),
         ([hop(1, 0.62, 0.62)], 0.62, "Hop 1 raised the belief (+0.62 ± 0.05)."),
@@ -54,6 +62,8 @@ def hop(number, worth=None, loss=None, added=None, led_by=(), **more):
         ([hop(1), hop(2, led_by=[[1]]), hop(3, led_by=[[2]])], None, "Hop 1 led to hop 2, which led to hop 3."),
         ([hop(1), hop(2), hop(3, led_by=[[1, 2], [1]])], None, "Hop 1 led to hop 3; hop 1 or hop 2 led to hop 3."),
         ([hop(1), hop(2)], None, ""),
+        ([hop(1, 0.02, -0.64), hop(2, 0.03, 0.02)], 0.0,
+         "Without hop 1 the belief would be higher (+0.64); hop 2 added nothing measurable."),
         ([], None, ""),
         (
             [hop(1, 0.5, 0.5), hop(2, read=False), hop(3)], 0.5,
@@ -123,11 +133,21 @@ def test_every_claim_is_true_of_the_numbers(run):
             elif "and so on" not in clause:
                 for earlier, later in pairwise(hops):
                     assert [earlier] in [list(one) for one in by_number[later].led_by]
+        elif clause.startswith("without hop"):
+            (number,) = hops
+            loss = by_number[number].loss
+            assert is_measurable(loss)
+            assert loss.value > 0 if "lower" in clause else loss.value < 0
         elif "needed" in clause:
             for number in hops:
                 loss = by_number[number].loss
-                assert is_measurable(loss)
-                assert loss.value >= NEEDED * run.total.value > 0
+                leads = [
+                    [number] in [list(one) for one in by_number[later].led_by]
+                    for later in hops
+                    if later > number
+                ]
+                own = is_measurable(loss) and loss.value >= NEEDED * run.total.value > 0
+                assert own or any(leads)
             for number, shown in re.findall(r"without hop (\d+): ([+-]\d\.\d\d)", clause):
                 assert float(shown) == pytest.approx(-by_number[int(number)].loss.value, abs=0.006)
         elif "raised" in clause or "lowered" in clause:
@@ -144,8 +164,10 @@ def test_every_claim_is_true_of_the_numbers(run):
         elif "no hop moved" in clause:
             assert not is_measurable(run.total)
             assert not any(is_measurable(one) for one in value.values())
+            assert not any(is_measurable(one.loss) for one in run.hops if value[one.number])
         elif "nothing measurable" in clause:
             assert not any(is_measurable(value[number]) for number in hops)
+            assert not any(is_measurable(by_number[number].loss) for number in hops)
         elif "nothing to read" in clause:
             assert not any(by_number[number].read for number in hops)
         elif "was not measured" in clause:

@@ -241,17 +241,20 @@
   // A number and its error stay in one line.
   const joined = (text) => text.replaceAll(" ± ", "\u00a0±\u00a0");
 
-  // Belief before any retrieval, then what each hop added or took, with one standard error.
+  // Belief before any retrieval, then the credit of each hop, else what it added when it came, with one standard error.
   function waterfall(run) {
-    const start = find(run.scores, "seper_closed_book");
-    const deltas = run.steps.map((step) => find(step.scores, "delta_seper"));
+    const came = (step) => find(step.scores, "delta_seper") || find(step.scores, "delta_likelihood");
+    const credited = run.steps.some((step) => find(step.scores, "credit"));
+    const closed = ["seper_closed_book", "likelihood_closed_book"].map((name) => find(run.scores, name));
+    const start = credited ? closed[1] || closed[0] : closed[0] || closed[1]; // credit is by likelihood where that is known
+    const deltas = run.steps.map((step) => credited ? find(step.scores, "credit") : came(step));
     if (!start || deltas.every((delta) => !delta)) return null;
     const bars = [{ name: "before", from: 0, to: start[1], kind: "calm", text: number(start[1]) }];
     let at = start[1];
     deltas.forEach((delta, hop) => {
       const by = delta ? delta[1] : 0;
       bars.push({ name: "hop " + (hop + 1), from: at, to: at + by, kind: run.steps[hop].tone || "soft",
-        text: delta ? signed(by) : "–", error: delta && delta[2] });
+        text: delta ? signed(by) : "–", came: credited && came(run.steps[hop]), error: delta && delta[2] });
       at += by;
     });
     bars.push({ name: "after", from: 0, to: at, kind: "calm", text: number(at) });
@@ -274,13 +277,14 @@
       const value = draw("text", { x: x + wide / 2, y: Math.max(12, y(high + (bar.error || 0)) - 5), "text-anchor": "middle" });
       value.textContent = bar.text;
       const name = draw("text", { x: x + wide / 2, y: floor + 16, "text-anchor": "middle", class: "soft" });
-      name.textContent = bar.name;
+      name.textContent = bar.name + (bar.came ? " (" + signed(bar.came[1]) + ")" : "");
       picture.append(value, name);
     });
     const support = deltas.some((delta) => delta && delta[4]);
-    return el("figure", { class: "scroll" }, picture, el("figcaption", {}, support
+    return el("figure", { class: "scroll" }, picture, el("figcaption", {}, (support
       ? "Belief in the run's own answer (support: no reference was given). Whiskers: one standard error."
-      : "Belief in the reference. Whiskers: one standard error; neighbouring hops' errors are anti-correlated."));
+      : "Belief in the reference. Whiskers: one standard error; neighbouring hops' errors are anti-correlated.")
+      + (credited ? " Bars: the credit of each hop among all; in brackets: what it added when it came." : "")));
   }
 
   function bar(passage) {
@@ -354,7 +358,7 @@
         }))));
   }
 
-  const HOP = ["delta_seper", "delta_seper_alone", "seper", "udcg", "coverage", "delta_coverage", "contested", "delta_seper_selection",
+  const HOP = ["credit", "loss_without", "delta_seper", "delta_seper_alone", "seper", "udcg", "coverage", "delta_coverage", "contested", "delta_seper_selection",
     "delta_coverage_selection", "delta_udcg_selection", "ra_nwg", "selection_efficiency"];
   function numbers(step) {
     const lines = [];
@@ -365,7 +369,6 @@
         const about = caption(name), before = stage === "candidates" ? " before the guard" : "";
         lines.push(el("li", { class: name === "contested" && score[1] > 0 ? "warn" : "" }, about.title + before + " ",
           el("b", {}, withError(score, name.startsWith("delta") ? signed : (v) => number(v, name === "udcg" ? 3 : 2))),
-          name === "delta_seper" && stage === "passages" && step.bridge ? " (bridge to hop " + step.bridge + ")" : "",
           name === "contested" && score[3] ? " · " + score[3] : ""));
       }
     }
