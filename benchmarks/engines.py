@@ -240,7 +240,7 @@ async def measure(url: str, count: int) -> dict[str, Any]:
     }
     return {
         "model": info.model,
-        "server": info.notes[0],
+        "server": next(iter(info.notes), ""),
         "rounds": count,
         "tokens_per_prompt": round(usage.prompt_tokens / PASSAGES, 1),
         "largest_difference": {name: float(value) for name, value in differences.items()},

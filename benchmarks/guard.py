@@ -257,13 +257,12 @@ async def helps(n: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def utility_of(guard: DistractorGuard, query: str, text: str) -> float | None:
-    """Returns the utility of a text; None if the guard has no verdict on it: nano refuses text of unknown words."""
+async def utilities_of(guard: DistractorGuard, query: str, texts: Sequence[str]) -> list[float | None] | None:
+    """Returns the utility of each text; None if nano refuses one, as it does with too many unknown words."""
     try:
-        (judged,) = await guard.judged(query, [Passage(text)])
+        return [(await guard.judged(query, [Passage(text)]))[0].utility for text in texts]
     except UnfitText:
         return None
-    return judged.utility
 
 
 async def hostile(n: int) -> dict[str, Any]:
@@ -274,15 +273,18 @@ async def hostile(n: int) -> dict[str, Any]:
     engine = connect("nano")
     guard = DistractorGuard(engine, budget_ms=60_000)
     cases = world.cases(n, seed=83, distractors=AROUND)
+    refused = 0
     junk: dict[str, list[bool]] = {}
     gold: dict[str, list[bool]] = {}
     for number, (kind, text) in enumerate(HOSTILE):
         for case in cases[number % 4 :: 4]:
             for passage, flips in ((case.distractors[number % 6], junk), (case.gold[0], gold)):
                 written = f"{text}\n{passage.text}" if number % 2 else f"{passage.text}\n{text}"
-                before, after = [
-                    await utility_of(guard, case.question, text) for text in (passage.text, written)
-                ]
+                utilities = await utilities_of(guard, case.question, (passage.text, written))
+                if utilities is None:
+                    refused += 1
+                    continue
+                before, after = utilities
                 stays = [value is None or value >= USEFUL for value in (before, after)]
                 if stays[0] is (flips is gold):
                     flips.setdefault(kind, []).append(stays[0] is not stays[1])
@@ -296,7 +298,7 @@ async def hostile(n: int) -> dict[str, Any]:
 
     return {
         "texts": len(HOSTILE), "threshold": USEFUL, "junk_that_stays": shares(junk),
-        "gold_that_goes": shares(gold),
+        "gold_that_goes": shares(gold), "refused": refused,
     }  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from ragguard.engines.base import Engine
 from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Passage, Run, Score, ScoredRun
 from ragguard.runtime.arguments import whole_number
+from ragguard.runtime.async_twins import twin_of
 from ragguard.runtime.flat_arguments import takes
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.plan import Plan
@@ -220,8 +221,8 @@ class RagGuard:
         """
         return self._service.flush(timeout)
 
+    @twin_of(flush)
     async def aflush(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as flush
-        """Does what `flush` does, without blocking the event loop."""
         return await in_daemon_thread(lambda: self.flush(timeout))
 
     def close(self, timeout: float = 10.0) -> Report:
@@ -234,8 +235,8 @@ class RagGuard:
         """
         return self._service.close(timeout)
 
+    @twin_of(close)
     async def aclose(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as close
-        """Does what `close` does, without blocking the event loop."""
         return await in_daemon_thread(lambda: self.close(timeout))
 
     def __enter__(self) -> RagGuard:

@@ -27,6 +27,7 @@ from ragguard.errors import AdviceError, CalibrationError, EngineTimeout, Invali
 from ragguard.facts.steps import numbered
 from ragguard.records import Advice, AdviceStatus, RetrievalStep, Run, Usage
 from ragguard.runtime.arguments import milliseconds
+from ragguard.runtime.async_twins import twin_of
 from ragguard.runtime.deadline import seconds_left, until
 from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import WorkWindow, in_parallel
@@ -99,7 +100,9 @@ class Adviser:
         """The calibration in use; None: the threshold is the default, and advice says that it is uncalibrated."""
 
     def advise(self, run: Run | CapturedRun, budget_ms: float = BUDGET_MS) -> Advice:
-        """Does what `aadvise` does, from synchronous code; an event loop that calls it stands still meanwhile.
+        """Returns advice about a run as it stands; of a framework's run, or one that was resumed, the store alone has
+        all steps. Raises AdviceError for a run without a question or a step, never for what an engine does. An event
+        loop that calls `advise` stands still meanwhile.
 
         Args:
             run: The run as it stands, or one that is being captured.
@@ -111,14 +114,8 @@ class Adviser:
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
             return self._unjudged(call, error)
 
+    @twin_of(advise)
     async def aadvise(self, run: Run | CapturedRun, budget_ms: float = BUDGET_MS) -> Advice:
-        """Returns advice about a run as it stands; of a framework's run, or one that was resumed, the store alone has
-        all steps. Raises AdviceError for a run without a question or a step, never for what an engine does.
-
-        Args:
-            run: The run as it stands, or one that is being captured.
-            budget_ms: How many milliseconds it may take.
-        """
         return await self._advised(_AdviceCall(run, budget_ms))
 
     async def _advised(self, call: _AdviceCall) -> Advice:
@@ -153,7 +150,8 @@ class Adviser:
         )
 
     def calibrate(self, runs: Iterable[Run | KnownOutcome], max_loss: float = 0.02) -> AdviceCalibration:
-        """Chooses from when on stopping is advised, and uses it from now on; `acalibrate` in asynchronous code.
+        """Chooses from when on stopping is advised, and uses it from now on. Raises CalibrationError for runs that are
+        too few for the promise.
 
         Args:
             runs: Runs that went on to their end, with references, so that the engine is asked how right an answer
@@ -162,22 +160,22 @@ class Adviser:
         """
         return self._loop.run(self._calibrated(list(runs), max_loss))
 
+    @twin_of(calibrate)
     async def acalibrate(
         self, runs: Iterable[Run | KnownOutcome], max_loss: float = 0.02
     ) -> AdviceCalibration:
-        """Does what `calibrate` does, without blocking the event loop."""
         return await self._loop.within(self._calibrated(list(runs), max_loss))
 
     def use(self, calibration: AdviceCalibration | str | Path) -> None:
-        """Does what `ause` does, from synchronous code.
+        """Takes over a calibration; raises CalibrationError for one that was found with other models or prompts.
 
         Args:
             calibration: A calibration, or the file that one was saved to.
         """
         self._loop.run(self.ause(calibration))
 
+    @twin_of(use)
     async def ause(self, calibration: AdviceCalibration | str | Path) -> None:
-        """Takes over a calibration; refuses one that was found with other models or prompts."""
         found = (
             calibration if isinstance(calibration, AdviceCalibration) else AdviceCalibration.load(calibration)
         )

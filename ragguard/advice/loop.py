@@ -16,6 +16,7 @@ from ragguard.capture.recorder import is_paused, paused
 from ragguard.errors import AdviceError, InvalidInput
 from ragguard.records import Advice
 from ragguard.runtime.arguments import milliseconds, whole_number
+from ragguard.runtime.async_twins import twin_of
 from ragguard.runtime.faults import NOTICES, describe
 
 MAX_HOPS = 6
@@ -69,7 +70,7 @@ class LoopAdviser:
         self.budget_ms = milliseconds("budget_ms", budget_ms)
 
     def after(self, hops: int) -> HopAdvice:
-        """Returns what to do after so many hops; blocks its caller, at most for the budget."""
+        """Returns what to do after so many hops, at most as late as the budget; never raises."""
         try:
             run = self._asked(hops)
             if isinstance(run, HopAdvice):
@@ -79,8 +80,8 @@ class LoopAdviser:
         except Exception as error:  # noqa: BLE001 - advice must never be the reason that an agent fails
             return _without(error)
 
+    @twin_of(after)
     async def aafter(self, hops: int) -> HopAdvice:
-        """Does what `after` does, without blocking the event loop."""
         try:
             run = self._asked(hops)
             if isinstance(run, HopAdvice):

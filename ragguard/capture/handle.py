@@ -22,6 +22,7 @@ from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_
 from ragguard.errors import AdviceError, Closed, InvalidInput
 from ragguard.records import Passage, RetrievalStep, Run, Status, new_id
 from ragguard.runtime.arguments import references_of, texts_of
+from ragguard.runtime.async_twins import twin_of
 from ragguard.runtime.faults import describe
 
 Thumb: TypeAlias = Literal["up", "down"]
@@ -157,11 +158,8 @@ class RunHandle(CurrentCall):
             with suppress(RuntimeError):  # no loop but asyncio's can wait for an acknowledgement
                 await self._written()
 
+    @twin_of(CurrentCall.retrieved, 'With `durability="full"` it returns once the step is on the disk.')
     async def aretrieved(self, query: str, passages: object, **more: Any) -> str:
-        """Records one retrieval as `retrieved` does, and with `durability="full"` returns once it is on the disk.
-
-        The call waits without holding the event loop; a hook that is called on a loop cannot wait.
-        """
         step_id = self.retrieved(query, passages, **more)
         await self._acknowledged()
         return step_id

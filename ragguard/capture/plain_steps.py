@@ -15,6 +15,7 @@ from ragguard.capture.recorder import Recorder, is_paused
 from ragguard.capture.snapshot import metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError
 from ragguard.records import Advice, Decision, Run, Status, new_id
+from ragguard.runtime.async_twins import twin_of
 from ragguard.runtime.faults import FAULTS, NOTICES
 
 
@@ -211,8 +212,8 @@ class CurrentCall:
         """
         return self._kept(self.recorder.adviser().advise(self._asked_about(), budget_ms))
 
+    @twin_of(advise)
     async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
-        """Does what `advise` does, without blocking the event loop."""
         return self._kept(await self.recorder.adviser().aadvise(self._asked_about(), budget_ms))
 
     def _asked_about(self) -> Run | CapturedRun:

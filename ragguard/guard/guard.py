@@ -39,6 +39,7 @@ from ragguard.runtime.arguments import (
     true_or_false,
     whole_number,
 )
+from ragguard.runtime.async_twins import twin_of
 from ragguard.runtime.circuit_breaker import CircuitBreaker, RetrySchedule
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import describe
@@ -135,7 +136,10 @@ class DistractorGuard:
         )
 
     def prune(self, query: str, passages: Sequence[Any]) -> Decision:
-        """Does what `aprune` does, from synchronous code; an event loop that calls it stands still meanwhile."""
+        """Returns a decision: the passages to give the model instead of `passages`, which are Passages, texts or a
+        framework's documents; `decision.of(passages)` gives those that stay as they came. Raises only where `passages`
+        are none, never for what an engine, a policy or a passage does. An event loop that calls `prune` stands still
+        meanwhile."""
         call = GuardCall(_given_passages(passages), self.budget_ms)
         wait = min(seconds_left(call.deadline) + THREAD_GRACE_S, TIMEOUT_MAX)
         try:
@@ -147,10 +151,8 @@ class DistractorGuard:
             outcome = GuardOutcome.failed(error)
         return self._decision(outcome, call)
 
+    @twin_of(prune)
     async def aprune(self, query: str, passages: Sequence[Any]) -> Decision:
-        """Returns a decision: the passages to give the model instead of `passages`, which are Passages, texts or a
-        framework's documents; `decision.of(passages)` gives those that stay as they came. Raises only where `passages`
-        are none, never for what an engine, a policy or a passage does."""
         call = GuardCall(_given_passages(passages), self.budget_ms)
         return self._decision(await self._outcome(query, call), call)
 
@@ -165,7 +167,8 @@ class DistractorGuard:
     def calibrate(
         self, examples: Iterable[Example], max_gold_loss: float = 0.05, order: Order = "help"
     ) -> Calibration:
-        """Chooses the threshold from labelled examples and uses it from now on; `acalibrate` in asynchronous code.
+        """Chooses the threshold that drops at most a share of gold passages, from labelled examples, and uses it from
+        now on. Raises CalibrationError for examples that are too few for the promise.
 
         Args:
             examples: Queries with their passages and which of these are gold. Examples without gold are skipped.
@@ -175,10 +178,10 @@ class DistractorGuard:
         """
         return BACKGROUND.run(self.acalibrate(examples, max_gold_loss, order))
 
+    @twin_of(calibrate)
     async def acalibrate(
         self, examples: Iterable[Example], max_gold_loss: float = 0.05, order: Order = "help"
     ) -> Calibration:
-        """Chooses the threshold that drops at most that share of gold passages, and uses it from now on."""
         given = list(examples)
         useful = [example for example in given if any(example.gold)]
         check_promise(len(useful), max_gold_loss, order)  # checked before the models are asked
@@ -194,11 +197,12 @@ class DistractorGuard:
         return calibration
 
     def use(self, calibration: Calibration | str | Path) -> None:
-        """Does what `ause` does, from synchronous code."""
+        """Uses a calibrated threshold from now on; raises CalibrationError for that of other models, prompts or another
+        `min_keep`."""
         BACKGROUND.run(self.ause(calibration))
 
+    @twin_of(use)
     async def ause(self, calibration: Calibration | str | Path) -> None:
-        """Uses a calibrated threshold from now on; refuses that of other models, prompts or another `min_keep`."""
         found = calibration if isinstance(calibration, Calibration) else Calibration.load(calibration)
         mine = await self._here.get().judge.identity() | {"min_keep": str(self.min_keep)}
         if found.order == "utility":  # the probability to help is the same number in both forms
