@@ -280,6 +280,7 @@ def _show(record: ExamRecord) -> None:
     say(f"{record.model}, prompts {record.prompts}, {record.seconds:.0f} s")
     for name, about in ABOUT.items():
         figure = record.figures.get(name)
+        ends = record.intervals.get(name)
         value, needed = "   –" if figure is None else f"{figure:.2f}", NEEDED.get(name)
         verdict = record.failed.get(name) and (
             "FAILED" if figure is not None else f"FAILED: {record.reasons[name]}"
@@ -288,6 +289,10 @@ def _show(record: ExamRecord) -> None:
         if figure is not None and needed is not None:
             shown, limit = shown_apart(figure, needed)
             value, least = value if figure >= needed else shown, f" (at least {limit})"
+        if ends is not None:
+            about += f", 95 % {ends[0]:.2f} to {ends[1]:.2f}"
+        if name in record.in_doubt:
+            verdict = "in doubt"
         say(f"  {value}  {about}{least}{'  ' + verdict if verdict else ''}")
     if record.spread:
         parts = ", ".join(

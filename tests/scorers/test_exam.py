@@ -3,6 +3,8 @@
 import dataclasses
 import io
 import itertools
+import math
+from functools import cache
 
 import pytest
 from rich.console import Console
@@ -19,8 +21,16 @@ from ragguard.engines.prompts import load_prompts
 from ragguard.errors import CircuitOpen, EngineRejected, EngineUnreachable
 from ragguard.facts.run_view import RunView
 from ragguard.records import Failure, Passage, RetrievalStep, Run
-from ragguard.scorers.exam.examination import BRIEF_PROMPTS, exam_cases, examine, examine_unknown, repeated
+from ragguard.scorers.exam.examination import (
+    BRIEF_CASES,
+    BRIEF_PROMPTS,
+    exam_cases,
+    examine,
+    examine_unknown,
+    repeated,
+)
 from ragguard.scorers.exam.record import (
+    NEEDED,
     ExamRecord,
     failed_behind,
     keep_record,
@@ -59,11 +69,58 @@ async def test_model_that_knows_the_answers_passes_in_everything():
     record = await examine(examinee(), DEFAULT)
     assert not record.failed
     assert not record.reasons
-    expected = {"partial": 1.0, "right": 1.0, "right_two_hop": 1.0, "abstains": 1.0}
+    expected = {"partial": 1.0, "relevance_partial": 1.0, "right": 1.0, "right_two_hop": 1.0, "abstains": 1.0}
     perfect = dict.fromkeys(
         ("abstention", "relevance", "query_gain", "likelihood", "grades", "entailment"), 1.0
     )
     assert record.figures == pytest.approx(perfect | expected)
+
+
+@cache
+def orders(good, bad, pairs):
+    """In how many orders of good and bad cases a good one stands over a bad one in so many pairs."""
+    if pairs < 0:
+        return 0
+    if not good or not bad:
+        return int(pairs == 0)
+    return orders(good - 1, bad, pairs - bad) + orders(good, bad - 1, pairs)
+
+
+def test_a_model_that_guesses_passes_the_short_form_in_at_most_two_of_a_hundred_cases():
+    cases = BRIEF_CASES // 2
+    least = math.ceil(NEEDED["relevance"] * cases**2)
+    passing = sum(orders(cases, cases, pairs) for pairs in range(least, cases**2 + 1))
+    assert passing / math.comb(2 * cases, cases) <= 0.02
+
+
+async def test_a_judge_that_sees_only_the_subject_fails_by_near_misses():
+    def by_subject(text, name):
+        one = next(one for one in exam_cases().questions if one.question in text)
+        if name not in "AB":
+            return label(text, name)
+        return 0.7 if (one.gold in text or one.partial in text) == (name == "A") else 0.2
+
+    record = await kept(examinee(label=by_subject))
+    assert record.figures["relevance"] == 1.0
+    assert record.figures["relevance_partial"] == 0.5
+    assert record.failed["relevance"] == "0.50, 0.75 is needed"
+    assert record.replaces_relevance
+    fit_only = dataclasses.replace(record, figures={**record.figures, "partial": 0.55})
+    assert not fit_only.replaces_relevance, "the likelihood of the query must tell near misses, too"
+
+
+async def test_a_figure_whose_interval_holds_the_mark_is_in_doubt():
+    record = await examine(examinee(), DEFAULT)
+    assert not record.in_doubt
+    low, high = record.intervals["relevance"]
+    assert 0.9 < low < high == 1.0
+    near = dataclasses.replace(
+        record, figures={**record.figures, "abstention": 0.8}, intervals={"abstention": (0.66, 0.94)}
+    )
+    assert near.in_doubt == {"abstention": "0.80, 0.66 to 0.94"}
+    assert near.remark == (
+        "examinee passed its examination only just in abstention (0.80, 0.66 to 0.94): its numbers may mislead"
+    )
 
 
 async def test_what_a_model_cannot_be_asked_has_a_reason_and_no_figure():

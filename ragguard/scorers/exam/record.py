@@ -37,6 +37,7 @@ correlation, for entailment the share of right verdicts."""
 ABOUT: Mapping[str, str] = {
     "abstention": "abstention: AUC of passages without the answer over those with it",
     "relevance": "relevance by label: AUC of passages with the answer",
+    "relevance_partial": "relevance by label, passages on the subject without the answer: AUC",
     "query_gain": "relevance by likelihood of the query: the same AUC",
     "likelihood": "likelihood of the answer: AUC of passages with the answer",
     "grades": "grades: rank correlation with those intended",
@@ -77,9 +78,11 @@ class ExamRecord:
     cases: int = VERSION
     """The version of the cases."""
     brief: bool = False
-    """True for the short form: ten cases, of which no score depends."""
+    """True for the short form: few cases, on which no score depends."""
     seconds: float = 0.0
     figures: Mapping[str, float] = field(default_factory=dict)
+    intervals: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """The 95 % intervals of figures that are areas, over other cases like these."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """The reason for which a figure is missing."""
     log_odds: Sequence[float] | None = None
@@ -97,6 +100,10 @@ class ExamRecord:
         found: dict[str, str] = {}
         for probe, needed in NEEDED.items():
             figure = self.figures.get(probe)
+            if (
+                probe == "relevance" and figure is not None
+            ):  # near misses on the same subject must be told as well
+                figure = min(figure, self.figures.get("relevance_partial", figure))
             if figure is not None and figure < needed:
                 found[probe] = "{}, {} is needed".format(*shown_apart(figure, needed))
             elif probe in self.reasons:
@@ -104,23 +111,37 @@ class ExamRecord:
         return found
 
     @property
+    def in_doubt(self) -> dict[str, str]:
+        """The probes that suffice by their figure and not by its interval: another examination may fail them."""
+        return {
+            probe: f"{self.figures[probe]:.2f}, {ends[0]:.2f} to {ends[1]:.2f}"
+            for probe, ends in self.intervals.items()
+            if probe in NEEDED and probe not in self.failed and ends[0] < NEEDED[probe] <= self.figures[probe]
+        }
+
+    @property
     def replaces_relevance(self) -> bool:
-        """True where relevance is told by the likelihood of the query, since its labels failed and this passed."""
-        failed = self.failed
-        return "relevance" in failed and "query_gain" not in failed and self.log_odds is not None
+        """True where relevance is told by the likelihood of the query, since its labels failed and this passed: also on
+        passages on the same subject, as a search engine returns them."""
+        failed, needed = self.failed, NEEDED["query_gain"]
+        passed = "query_gain" not in failed and self.figures.get("partial", needed) >= needed
+        return "relevance" in failed and passed and self.log_odds is not None
 
     @property
     def remark(self) -> str:
         """A sentence for readers of this model's scores about what it failed in; "" where it failed in nothing."""
         failed = ", ".join(f"{probe.replace('_', ' ')} ({why})" for probe, why in self.failed.items())
         form = "a short examination" if self.brief else "its examination"
-        return f"{self.model} failed {form} in {failed}" if failed else ""
+        if failed:
+            return f"{self.model} failed {form} in {failed}"
+        doubt = ", ".join(f"{probe.replace('_', ' ')} ({why})" for probe, why in self.in_doubt.items())
+        return f"{self.model} passed {form} only just in {doubt}: its numbers may mislead" if doubt else ""
 
 
 def remarks_on(engines: Iterable[str]) -> list[str]:
     """Returns a sentence for each of these engines, by fingerprint, that failed its examination in something."""
     known = records()
-    return [known[one].remark for one in sorted(set(engines)) if one in known and known[one].failed]
+    return [known[one].remark for one in sorted(set(engines)) if one in known and known[one].remark]
 
 
 def unjudged_because(engines: Iterable[str]) -> str:
