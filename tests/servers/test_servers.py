@@ -60,9 +60,10 @@ async def test_llama_cpp_gives_the_likelihoods_of_the_same_file_here(llama_cpp, 
         ]
         assert [len(a.logprobs) for a, _ in pairs] == [len(b.logprobs) for _, b in pairs]
         assert np.mean([abs(a.mean - b.mean) for a, b in pairs]) < 0.15
-        assert np.mean([abs(a.end - b.end) for a, b in pairs]) < 0.5
+        # An end that is all but impossible differs by more, and decides nothing.
+        assert np.median([abs(a.end - b.end) for a, b in pairs]) < 0.5
         one, other = np.array([(a.mean, b.mean) for a, b in pairs]).T
-        assert correlate(one, other, "kendall_b", draws=2).value >= 0.9
+        assert correlate(one, other, "kendall_b", draws=2).value >= 0.95
 
 
 def test_likelihood_of_llama_cpp_credits_the_hop_that_answers(llama_cpp):
