@@ -30,11 +30,11 @@ from ragguard.text.secret_filter import without_secrets
 
 SCHEMES = (
     "nano, smol, http(s)://HOST:PORT/v1[#MODEL], labels:URL, vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE, auto, or an "
-    "Engine; as a judge also rerank:URL, systemone:URL, decisions:URL, or a decision model of LangChain's"
+    "Engine; as a judge also rerank:URL, onnx:FOLDER, systemone:URL, decisions:URL, or a decision model of LangChain's"
 )
 ENTAILER_SCHEMES = (
-    "http(s)://HOST:PORT/v1[#MODEL] (vLLM's /classify), hf:MODEL_OR_FOLDER (a cross-encoder), an Entailer, or an "
-    "Engine"
+    "http(s)://HOST:PORT/v1[#MODEL] (vLLM's /classify), hf:MODEL_OR_FOLDER or onnx:FOLDER (a cross-encoder), "
+    "an Entailer, or an Engine"
 )
 
 REQUEST_S = 120.0
@@ -61,10 +61,10 @@ def connect(
     Args:
         engine: `nano`, `smol`, an address (`http://HOST:PORT/v1`, optionally with `#MODEL`), `vllm:MODEL`,
             `hf:MODEL`, `gguf:FILE`, or an Engine; `labels:URL` judges by labels where the server answers typed
-            questions, too; to judge alone `rerank:URL` (relevance, by a reranker), `systemone:URL`, `decisions:URL`
-            (OpenAI's form or SGLang's), or a LangChain decision model. `auto`: the one that RAGGUARD_ENGINE names, else
-            that of OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL, else a server that answers on this machine, else
-            `smol` where it has been fetched.
+            questions, too; to judge alone `rerank:URL` or `onnx:FOLDER` (relevance, by a reranker), `systemone:URL`,
+            `decisions:URL` (OpenAI's form or SGLang's), or a LangChain decision model. `auto`: the one that
+            RAGGUARD_ENGINE names, else that of OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL, else a server that
+            answers on this machine, else `smol` where it has been fetched.
         model: The model to ask for, where a server has several. None: the only one.
         api_key: The key that a server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         timeout_s: How many seconds one HTTP request may take, or one call of an Engine of your own. None: 120 for a
@@ -106,7 +106,7 @@ def connect_entailer(entailer: str | Entailer, account: Account | None = None) -
 
     Args:
         entailer: The address of a vLLM server (`http://HOST:PORT/v1`, optionally with `#MODEL`), `hf:MODEL` or
-            `hf:FOLDER`, an Entailer, or an Engine, which is asked for labels.
+            `hf:FOLDER`, `onnx:FOLDER`, an Entailer, or an Engine, which is asked for labels.
         account: What it may spend, shared with engines. None: no limit.
     """
     if isinstance(entailer, Engine) and isinstance(entailer, Verbs) and not only_compares(entailer):
@@ -137,6 +137,10 @@ def open_entailer(entailer: str | Entailer) -> ModelEngine | Layer:
         return ClassifyEntailer(entailer)
     if scheme == "hf" and rest:
         return CrossEncoder(rest)
+    if scheme == "onnx" and rest:
+        from ragguard.engines.local.onnx import OnnxEntailer
+
+        return OnnxEntailer(rest)
     raise UnknownName("entailer", without_secrets(entailer), ENTAILER_SCHEMES)
 
 
@@ -166,6 +170,10 @@ def open_engine(
         choice = choose()
         engine, api_key = choice.address, choice.api_key if api_key is None else api_key
     scheme, _, rest = engine.strip().partition(":") if isinstance(engine, str) else ("", "", "")
+    if scheme == "onnx" and rest:
+        from ragguard.engines.local.onnx import OnnxReranker
+
+        return OnnxReranker(rest)
     if scheme == "rerank" and rest:
         from ragguard.engines.http.rerank import RerankEngine
 

@@ -60,7 +60,7 @@ class _Served(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _NliModel:
+class NliModel:
     """A `FoundModel` that compares answers: its description, and what computes (pairs, relations) with the usage."""
 
     info: EngineInfo
@@ -103,7 +103,7 @@ class ClassifyEntailer(ModelEngine):
         if self._labels is not None:
             columns_of(self._labels, url)
 
-    async def look(self) -> _NliModel:
+    async def look(self) -> NliModel:
         """Asks the server for its model, and learns the names of its classes."""
         served = await self._look()
 
@@ -125,7 +125,7 @@ class ClassifyEntailer(ModelEngine):
             context=served.context,
             location=self._client.address.base,
         )
-        return _NliModel(info, compute)
+        return NliModel(info, compute)
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -238,7 +238,7 @@ class CrossEncoder(ModelEngine):
         self._source = Source(str(model), device, dtype, revision)
         self._worker = Worker(f"the cross-encoder {model}", self._load)
 
-    async def look(self) -> _NliModel:
+    async def look(self) -> NliModel:
         """Loads the model."""
         found, _ = await self._worker.run(lambda model, still_wanted: model)
 
@@ -255,7 +255,7 @@ class CrossEncoder(ModelEngine):
             context=found.context - _PADDING,
             location=f"in this process, on {found.device}",
         )
-        return _NliModel(info, compute)
+        return NliModel(info, compute)
 
     async def aclose(self) -> None:
         """Releases the model's memory."""

@@ -3,17 +3,12 @@ request, and each passage comes back with a score.
 
 Two forms are known, which differ in names: that of Cohere, Jina, Voyage, vLLM, Infinity and llama.cpp, with
 `documents`, and that of TEI, with `texts`. The server's form and path are found out by one short request each.
-
-A score is no probability: servers give logits, or squeeze them in ways of their own. So the answer to a label question
-is the score's logistic, which keeps the order alone, and the examination's cases make probabilities of it
-(`scorers/exam/record.py`). A reranker reads nothing, writes nothing and cannot abstain.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,16 +19,9 @@ from ragguard.engines.base import EngineInfo
 from ragguard.engines.engine import ModelEngine
 from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.http.replies import optional, unexpected, usage_of
-from ragguard.engines.labels import LabelRequest
-from ragguard.engines.requests import Reply, Request
+from ragguard.engines.ranking import KIND, NOTE, Ranker
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
-from ragguard.runtime.limiter import in_parallel
-
-KIND = "rerank"
-_AT_ONCE = 4
-_LARGEST = 700.0
-"""The largest size of a score whose logistic is computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +73,29 @@ class RerankEngine(ModelEngine):
     def __repr__(self) -> str:
         return f"RerankEngine({self._client.address.base!r}, model={self._model!r})"
 
-    async def look(self) -> Reranker:
+    async def look(self) -> Ranker:
         """Finds out in which form the server takes a query with passages."""
         refusals = []
         for form in FORMS:
-            reranker = Reranker(self._client, self._model, form)
+            scores = partial(self._scores, form)
             try:
-                await reranker.scores("Who runs it?", ["Ada Berg runs it.", "It is red."], None)
-                return reranker
+                await scores("Who runs it?", ["Ada Berg runs it.", "It is red."], None)
             except EngineRejected as error:
                 if error.status not in _NOT_THIS_FORM:
                     raise
                 refusals.append(str(error))
+                continue
+            base = self._client.address.base
+            info = EngineInfo(
+                model=self._model or "reranker",
+                kind=KIND,
+                fingerprint=f"rerank/{self._model}/{hashlib.sha256(base.encode()).hexdigest()[:12]}",
+                prompts="rerank",
+                capabilities=frozenset({"batch"}),
+                location=base,
+                notes=(NOTE,),
+            )
+            return Ranker(info, scores, f"the reranker at {base}")
         raise EngineRejected(
             f"{self._client.address.base} takes no query with passages: {'; '.join(dict.fromkeys(refusals))}. Name the "
             "address of a reranker whose path ends in /rerank (vLLM, TEI, Infinity, llama.cpp, Cohere, Jina, Voyage)"
@@ -106,73 +105,18 @@ class RerankEngine(ModelEngine):
         """Closes the connections."""
         await self._client.aclose()
 
-
-@dataclass(frozen=True, slots=True)
-class Reranker:
-    """A `FoundModel`: a reranker whose form is known."""
-
-    client: HttpClient
-    model: str
-    form: Form
-
-    @property
-    def info(self) -> EngineInfo:
-        """The description of the reranker."""
-        where = self.client.address.base
-        server = hashlib.sha256(where.encode()).hexdigest()[:12]
-        return EngineInfo(
-            model=self.model or "reranker",
-            kind=KIND,
-            fingerprint=f"rerank/{self.model}/{server}",
-            prompts="rerank",
-            capabilities=frozenset({"batch"}),
-            location=where,
-            notes=(
-                "a reranker's scores rank, and are no probabilities before `ragguard doctor ADDRESS --exam`, whose "
-                "cases calibrate them",
-            ),
-        )
-
-    async def answer(self, request: Request) -> Reply:
-        """Answers label questions about the relevance of passages, those for one query by one request."""
-        began = time.monotonic()
-        if not isinstance(request, LabelRequest) or len(request.labels) != 2:
-            raise self._refusal()
-        by_query: dict[str, list[int]] = {}
-        for row, prompt in enumerate(request.prompts):
-            if [message.role for message in prompt.messages] != ["system", "user"]:
-                raise self._refusal()
-            by_query.setdefault(prompt.messages[0].content, []).append(row)
-        calls = [
-            partial(
-                self.scores,
-                query,
-                [request.prompts[row].messages[1].content for row in rows],
-                request.deadline,
-            )
-            for query, rows in by_query.items()
-        ]
-        p, usage = [0.0] * len(request.prompts), Usage()
-        for rows, (scores, cost) in zip(by_query.values(), await in_parallel(calls, _AT_ONCE), strict=True):
-            usage += cost
-            for row, score in zip(rows, scores, strict=True):
-                p[row] = 1 / (1 + math.exp(-max(-_LARGEST, min(_LARGEST, score))))
-        usage = replace(usage, prompts=len(p), seconds=time.monotonic() - began)
-        return Reply([((one, 1.0 - one), True, "first_token", None, None, 0) for one in p], usage)
-
-    async def scores(
-        self, query: str, passages: Sequence[str], deadline: float | None
-    ) -> tuple[list[float], Usage]:
-        """Returns the score of each passage, and the usage."""
-        form = self.form
+    async def _scores(
+        self, form: Form, query: str, passages: Sequence[str], deadline: float | None
+    ) -> tuple[list[float], list[int], Usage]:
+        """Returns the score of each passage, the tokens that were cut (servers do not tell), and the usage."""
         body: dict[str, Any] = {"query": query, form.passages: list(passages)}
-        if self.model:
-            body["model"] = self.model
-        answer = await self.client.ask(form.path, body, deadline=deadline, root=form.root)
+        if self._model:
+            body["model"] = self._model
+        answer = await self._client.ask(form.path, body, deadline=deadline, root=form.root)
         listed = answer
         if isinstance(answer, Mapping):
             listed = optional(answer, list, "results") or optional(answer, list, "data")
-        url = f"{self.client.address.root if form.root else self.client.address.base}{form.path}"
+        url = f"{self._client.address.root if form.root else self._client.address.base}{form.path}"
         expected = f"a score for each of {len(passages)} passages, each once with its `index`"
         if not isinstance(listed, list) or len(listed) != len(passages):
             raise unexpected(url, expected, listed)
@@ -188,10 +132,5 @@ class Reranker:
         usage = Usage(1)
         with suppress(EngineProtocolError):
             usage = usage_of(answer, 1) if isinstance(answer, Mapping) else usage
-        return [found[index] for index in range(len(passages))], replace(usage, requests=1)
-
-    def _refusal(self) -> EngineRejected:
-        return EngineRejected(
-            f"the reranker at {self.client.address.base} judges the relevance of passages and nothing else: it reads, "
-            "writes, grades and compares nothing; the engine does"
-        )
+        scores = [found[index] for index in range(len(passages))]
+        return scores, [0] * len(scores), replace(usage, requests=1)
