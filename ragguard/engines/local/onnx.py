@@ -208,7 +208,15 @@ def _loaded(file: Path, folder: Path, threads: int | None) -> OnnxModel:
     tokenizer.encode_special_tokens = True  # no text in a passage becomes a special token
     named = {int(index): str(label) for index, label in (config.get("id2label") or {}).items()}
     digest = hashlib.sha256(ends_of(file) + (folder / "tokenizer.json").read_bytes()).hexdigest()[:16]
-    return OnnxModel(session, tokenizer, inputs, named, context, int(config.get("pad_token_id") or 0), digest)
+    return OnnxModel(
+        session=session,
+        tokenizer=tokenizer,
+        inputs=inputs,
+        labels=named,
+        context=context,
+        padding=int(config.get("pad_token_id") or 0),
+        identity=digest,
+    )
 
 
 def _json(path: Path) -> dict[str, Any]:
