@@ -165,6 +165,8 @@ class Comparison:
     """The sentences that a reader of the numbers has to know of either side, such as what was not compared."""
     causes: list[CauseChange] = field(default_factory=list)
     """The causes of the answers before and after, over the questions that were judged on both sides."""
+    rose: list[MovedQuestion] = field(default_factory=list)
+    """The questions that became better in a metric on which the verdict rests, ordered as those that fell."""
 
     @property
     def decisive(self) -> list[Change]:

@@ -139,9 +139,10 @@ def compare(
     changes = _changes(
         compared, [named[series] for series in compared], a, gap, lost[rows].tolist(), looks, draws, seed
     )
+    asked = [after.asked[shared[column]] for column in columns]
     return Comparison(
         changes,
-        _fallen(changes, [after.asked[shared[column]] for column in columns], a, b, gap),
+        _moved(changes, asked, a, b, gap, -1),
         identical=bool(compared) and not np.nan_to_num(gap).any(),
         paired=len(shared),
         only_before=len(before.asked) - len(shared),
@@ -153,6 +154,7 @@ def compare(
             *_notes(before, after, shared, named, named.keys() - set(both)),
         ],
         causes=cause_changes(before.causes, after.causes, shared),
+        rose=_moved(changes, asked, a, b, gap, 1),
     )
 
 
@@ -206,24 +208,24 @@ def _notes(
     return [*found, *(f"{remark}." for remark in dict.fromkeys((*before.remarks, *after.remarks)))]
 
 
-def _fallen(
-    changes: Sequence[Change], asked: Sequence[str], a: Floats, b: Floats, gap: Floats
+def _moved(
+    changes: Sequence[Change], asked: Sequence[str], a: Floats, b: Floats, gap: Floats, sign: int
 ) -> list[MovedQuestion]:
-    """Returns the questions that fell in a decisive metric as far as the three digits that are shown can tell, the
-    worst first."""
-    fell: dict[int, list[tuple[float, Move]]] = defaultdict(list)
+    """Returns the questions that fell (`sign` −1) or rose (1) in a decisive metric as far as the three digits that are
+    shown can tell, the largest move first."""
+    found: dict[int, list[tuple[float, Move]]] = defaultdict(list)
     any_primary = any(change.primary for change in changes)
     for row, change in enumerate(changes):
         if any_primary and not change.primary:
             continue
-        moved = (np.round(b[row], 3) - np.round(a[row], 3)) * _SIGNS.get(change.direction, 0)
+        moved = (np.round(b[row], 3) - np.round(a[row], 3)) * _SIGNS.get(change.direction, 0) * sign
         size = np.abs(gap[row]) / (float(np.nanmean(np.abs(gap[row]))) or 1.0)
-        for at in np.flatnonzero((moved < 0) & (gap[row] != 0)).tolist():
-            fell[at].append((-float(size[at]), Move(change.metric, float(a[row, at]), float(b[row, at]))))
-    for moves in fell.values():
+        for at in np.flatnonzero((moved > 0) & (gap[row] != 0)).tolist():
+            found[at].append((-float(size[at]), Move(change.metric, float(a[row, at]), float(b[row, at]))))
+    for moves in found.values():
         moves.sort(key=lambda one: (one[0], one[1].metric))
-    ranked = sorted(fell, key=lambda at: (fell[at][0][0], at))
-    return [MovedQuestion(asked[at], [move for _, move in fell[at]]) for at in ranked]
+    ranked = sorted(found, key=lambda at: (found[at][0][0], at))
+    return [MovedQuestion(asked[at], [move for _, move in found[at]]) for at in ranked]
 
 
 def _changes(

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from ragguard.analysis.compare_page import compare_html
 from ragguard.analysis.gate_check import GateCheck, check
 from ragguard.analysis.wording import as_markup, question_line
 from ragguard.cli.terminal import LabelFile, say, screen, show_results
@@ -61,6 +62,7 @@ def run(
     markdown: Annotated[
         Path | None, typer.Option(help="Write a comment for a pull request there, as Markdown.")
     ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write one self-contained page there.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare two sets of scored runs over the same questions: which side is better, and by how much.
@@ -71,6 +73,7 @@ def run(
     Exit code 0: nothing failed. 1: a --fail-if condition holds. 2: they cannot be compared.
     """
     check_output("--markdown", markdown)
+    check_output("--html", html)
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     checked = check(
         before,
@@ -85,6 +88,10 @@ def run(
     )
     if markdown is not None:
         markdown.write_text(checked.comment(), encoding="utf-8")
+    if html is not None:
+        names = (f"{before}: {baseline}", after or before) if baseline else (before, after or before)
+        html.write_text(compare_html(checked, *names), encoding="utf-8")
+        say(f"the comparison is written to {html}; open it in a browser", error=as_json)
     if as_json:
         typer.echo(json.dumps(checked.as_dict(), indent=2))
     else:

@@ -1,0 +1,95 @@
+"""`ragguard compare BEFORE AFTER --html`: the verdict in a sentence, pictures, the questions that moved, and causes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from support.browser import CHROMIUM, chromium
+from typer.testing import CliRunner
+
+from ragguard.cli.app import app
+from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
+from ragguard.storage.sqlite.ledger import ScoringOutcome
+from ragguard.storage.sqlite.store import Store
+
+HOSTILE = "<script>alert(1)</script> who founded firm 0?"
+
+
+def side(path, better):
+    """A store of twelve questions; on the better side ten of them are answered from the right passage, before two."""
+    store = Store(path)
+    for number in range(12):
+        right = number >= 2 if better else number < 2
+        passage = Passage("Ada Berg founded it." if right else "Carl Dahl founded it.")
+        run = Run(f"r{number}", HOSTILE if not number else f"who founded firm {number}?", ["Ada Berg"])
+        run.answer = "Ada Berg" if right else "Carl Dahl"
+        run.steps = [RetrievalStep(f"s{number}", run.id, query="who?", passages=[passage], k=1)]
+        scores = [
+            Score("utility", 0.9, "passage", run.id, f"s{number}", position=1),
+            Score("answer_correct", float(right), "run", run.id, label="correct" if right else "wrong"),
+            Score(
+                "delta_seper_total",
+                (0.5 if right else -0.2) + number / 100,
+                "run",
+                run.id,
+                reference_source="gold",
+            ),
+        ]
+        store.add_scored([ScoredRun(run)])
+        store.store_outcome(ScoringOutcome(run.id, "x", 1, scores, []))
+    store.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sides")
+    before, after = side(folder / "before.db", False), side(folder / "after.db", True)
+    html = folder / "compare.html"
+    done = CliRunner().invoke(app, ["compare", str(before), str(after), "--html", str(html)])
+    assert (done.exit_code, "is written to" in done.output) == (0, True), done.output
+    sentence = next(
+        line for line in done.stdout.splitlines() if line.startswith(("Better", "Undecided", "Mixed"))
+    )
+    return html, sentence
+
+
+def test_the_page_says_what_the_terminal_says_and_names_what_rose_and_fell(page):
+    html, sentence = page
+    text = html.read_text(encoding="utf-8")
+    assert sentence.split(":")[0] in text
+    assert "2 questions fell</h2>" in text
+    assert "10 questions rose</h2>" in text
+    assert (
+        text.index("2 questions fell</h2>")
+        < text.index("who founded firm 1?")
+        < text.index("10 questions rose</h2>")
+    )
+    assert "misled by a passage that states the wrong answer" in text
+    assert "10 questions rose (above the line), 2 fell (under it), of 12" in text
+
+
+def test_texts_are_escaped_and_nothing_is_fetched_or_run(page):
+    text = page[0].read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert "default-src &#x27;none&#x27;" in text or "default-src 'none'" in text
+    assert not re.search(r"(src|href)=", text)
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="NO chromium HERE: apt-get install chromium")
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [360, 1280, 1920])
+def test_the_page_is_whole_in_a_browser(page, width, dark):
+    with chromium() as browser:
+        tab = browser.open(
+            page[0].as_uri(), width, 900, dark=dark, until="document.readyState === 'complete'"
+        )
+        assert tab.value("document.documentElement.scrollWidth") <= width
+        assert tab.value("(window.violations || []).length") == 0
+        ground = tab.value("getComputedStyle(document.body).backgroundColor")
+        assert (ground == "rgb(20, 22, 26)") is dark
+        assert tab.value("document.querySelectorAll('circle').length") > 12
