@@ -8,23 +8,26 @@ own answer; then the scores measure support for what was said, and not whether i
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, get_args
 
-from ragguard.errors import CapExceeded, RagguardError, ScoringError
+from ragguard.errors import RagguardError, ScoringError
 from ragguard.metrics.answers import is_abstention
-from ragguard.metrics.credit import shapley_of_orders
-from ragguard.records import CUT_TOKENS, LEFT_OUT, Result
+from ragguard.records import Result
 from ragguard.runtime.arguments import number_between, one_of, share, true_or_false, whole_number
+from ragguard.scorers.belief_scores import (
+    Wanted,
+    credit_scores,
+    likelihood_scores,
+    reference_gain,
+    write_scores,
+)
 from ragguard.scorers.contexts import (
-    ALL_ORDERS,
     CLOSED_BOOK,
-    Change,
     Key,
     Layout,
-    StepContexts,
     lay_out,
     window,
 )
@@ -41,7 +44,6 @@ from ragguard.scorers.estimates import (
     Meanings,
     OverReferences,
     Weights,
-    combine,
     likelihoods,
 )
 from ragguard.scorers.joint import add_joint_gains
@@ -56,23 +58,6 @@ By = Literal["samples", "likelihood", "auto"]
 _SURE = 0.8
 """The least probability of the references, as whole texts, for which no answers are drawn. The belief is then known to
 lie between that probability and 1, an error no larger than that of ten sampled answers."""
-_OVER_CREDIT = (
-    "telling what each of so many hops is worth among all would take more contexts than may be read for it; raise "
-    "Belief(credit=...), or measure belief by likelihood, which is cheaper"
-)
-
-
-class _Wanted(NamedTuple):
-    """A score to give: a change between contexts, of one kind of estimate."""
-
-    name: str
-    change: Change | None
-    """None: its contexts are more than may be read."""
-    contexts: StepContexts | None = None
-    """The contexts of the step that the score is about; None for the run."""
-    kind: Kind = "soft"
-    orders: Sequence[Change] = ()
-    """The changes of which `change` is the mean, where they are some of many: their spread adds to the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +107,7 @@ class Belief:
             number_between("Belief.credit", self.credit, 1, 100, "0, or a number from 1 to 100, or None")
         for name, allowed in (
             ("equivalence", Equivalence), ("match", Match), ("weights", Weights), ("kernel", Kernel),
-            ("over_references", OverReferences), ("by", By),
+            ("over_references", OverReferences), ("by", By), ("credit_by", Literal["likelihood", "samples"]),
         ):  # fmt: skip
             one_of(f"Belief.{name}", getattr(self, name), get_args(allowed))
 
@@ -130,6 +115,10 @@ class Belief:
     """How many times as many contexts may be read, at most, to tell what each hop is worth among all (`credit`,
     `loss_without`): with 1 only what costs no further context, so that of one or two hops; 0: no credit. None: 2 by
     likelihood, 1.5 by samples."""
+
+    credit_by: Literal["likelihood", "samples"] = field(default="likelihood", metadata=NEW_SETTING)
+    """The belief that credit shares out where answers are drawn: the likelihood, if the engine tells that of a given
+    text, since it has no noise and takes one prompt a context; or that from samples."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer, setting = ScoreWriter(view, self), view.setting
@@ -157,22 +146,24 @@ class Belief:
             writer.fail(ScoringError(f"{neither}; give references"), "likelihood, credit, joint_gain")
         can = self.by == "likelihood" or "continuations" in setting.engine.capabilities
         likely_too = bool(self.by != "samples" and target.references and can)
-        credit = (2.0 if likely_too else 1.5) if self.credit is None else self.credit
+        trusted = can and self.credit_by == "likelihood" and "likelihood" not in setting.exam.failed
+        credit_likely = likely_too or (trusted and self.by == "samples")
+        credit = (2.0 if credit_likely else 1.5) if self.credit is None else self.credit
         selected = self.selection and self.by != "likelihood"
         layout = lay_out(steps, window(view), selection=selected, credit=credit if target.references else 0)
         sure: dict[Key, BeliefIn] = {}
         if likely_too:
             likely = await likelihoods(view, layout.contexts, target.references, ask)
-            _write(writer, layout, target, likely, _likelihood_scores(layout))
+            write_scores(writer, layout, target, likely, likelihood_scores(layout))
             add_enough(writer, layout, target, likely, "per_token")
-            await add_joint_gains(writer, layout, ask, partial(_reference_gain, target, likely))
+            await add_joint_gains(writer, layout, ask, partial(reference_gain, target, likely))
             sure = _sure(likely)
         if self.by == "likelihood":
             return writer.results()
         if "entailment" in setting.exam.failed:
             writer.fail(setting.exam.error("entailment"), "beliefs from answers")
             return writer.results()
-        credited = not likely_too
+        credited = not credit_likely
         drawn, target = await self._draw(writer, layout, target, ask, sure, credited=credited)
         meanings = Meanings(
             view.run.question, ask, setting.language, self.equivalence, match=self.match, tau=self.tau
@@ -184,9 +175,15 @@ class Belief:
                     meanings.words(sample.text)
         estimator = Estimator(self.weights, self.kernel, self.over_references)
         beliefs = await estimator.beliefs(drawn, target.references, meanings) | sure
-        _write(writer, layout, target, beliefs, self._wanted(layout, target, credited=credited))
-        if credited:
+        write_scores(writer, layout, target, beliefs, self._wanted(layout, target, credited=credited))
+        if not likely_too:
             add_enough(writer, layout, target, beliefs, "soft")
+        if not likely_too and not credited and target.references:
+            # Last, so that what the cap leaves of a run is the beliefs from answers.
+            scores = [*credit_scores(layout, "per_token")]
+            used = {key: layout.contexts[key] for one in scores for key in one.change or ()}
+            likely = await likelihoods(view, used, target.references, ask)
+            write_scores(writer, layout, target, likely, scores, more={"how": "likelihood"})
         return writer.results()
 
     async def _draw(
@@ -227,65 +224,28 @@ class Belief:
         drawn |= {key: _joined(answered(drawn[key]), other) for key, other in zip(mixed, more, strict=True)}
         return drawn, target
 
-    def _wanted(self, layout: Layout, target: Target, *, credited: bool) -> Iterator[_Wanted]:
+    def _wanted(self, layout: Layout, target: Target, *, credited: bool) -> Iterator[Wanted]:
         """Yields the scores to give, in order; without references, those about entropy alone."""
         known = bool(target.references)
         if known:
-            yield _Wanted("seper_closed_book", {CLOSED_BOOK: 1.0})
+            yield Wanted("seper_closed_book", {CLOSED_BOOK: 1.0})
         for contexts in layout.steps:
             if known and contexts.step.changed and self.selection:
-                yield _Wanted("delta_seper_selection", contexts.selection, contexts)
+                yield Wanted("delta_seper_selection", contexts.selection, contexts)
             if known and contexts.step.scored:
-                yield _Wanted("seper", contexts.now, contexts)
-                yield _Wanted("seper_hard", contexts.now, contexts, "hard")
-                yield _Wanted("delta_seper", contexts.change, contexts)
-                yield _Wanted("delta_seper_alone", contexts.alone, contexts)
+                yield Wanted("seper", contexts.now, contexts)
+                yield Wanted("seper_hard", contexts.now, contexts, "hard")
+                yield Wanted("delta_seper", contexts.change, contexts)
+                yield Wanted("delta_seper_alone", contexts.alone, contexts)
             if contexts.step.scored:
                 # Less entropy is a gain: before minus after.
                 gain = {key: -coefficient for key, coefficient in contexts.change.items()}
-                yield _Wanted("semantic_entropy", contexts.now, contexts, "entropy")
-                yield _Wanted("delta_semantic_entropy", gain, contexts, "entropy")
+                yield Wanted("semantic_entropy", contexts.now, contexts, "entropy")
+                yield Wanted("delta_semantic_entropy", gain, contexts, "entropy")
         if known:
-            yield _Wanted("delta_seper_total", layout.total)
+            yield Wanted("delta_seper_total", layout.total)
             if credited:
-                yield from _credit_scores(layout, "soft")
-
-
-def _credit_scores(layout: Layout, kind: Kind) -> Iterator[_Wanted]:
-    """Yields the scores of what each step is worth among all steps."""
-    for contexts in layout.steps:
-        if contexts.step.scored and (credit := contexts.credit):
-            yield _Wanted("loss_without", credit.loss, contexts, kind=kind)
-            yield _Wanted("credit", credit.shapley, contexts, kind=kind, orders=credit.orders)
-
-
-def _likelihood_scores(layout: Layout) -> Iterator[_Wanted]:
-    """Yields the scores of likelihood, in order."""
-    yield _Wanted("likelihood_closed_book", {CLOSED_BOOK: 1.0}, kind="per_token")
-    for contexts in layout.steps:
-        if contexts.step.scored:
-            yield _Wanted("likelihood", contexts.now, contexts, "per_token")
-            yield _Wanted("likelihood_total", contexts.now, contexts, "total")
-            yield _Wanted("delta_likelihood", contexts.change, contexts, "per_token")
-            yield _Wanted("delta_likelihood_alone", contexts.alone, contexts, "per_token")
-            yield _Wanted("log_gain", contexts.change, contexts, "mean_logprob")
-    yield _Wanted("delta_likelihood_total", layout.total, kind="per_token")
-    yield from _credit_scores(layout, "per_token")
-
-
-def _reference_gain(
-    target: Target, likely: Beliefs, contexts: StepContexts
-) -> tuple[float, Mapping[str, Any]]:
-    """Returns how much less probable the target is without a step, as a logarithm, with the fields of its scores."""
-    change = (contexts.credit.loss if contexts.credit else None) or {}
-    estimates = {key: answered(likely[key]).estimates["mean_logprob"] for key in change}
-    value, stderr = combine(change, estimates)
-    return value, {
-        "stderr": stderr,
-        "reference_source": target.source,
-        "references": target.given,
-        "label": "support" if target.source == "answer" else "",
-    }
+                yield from credit_scores(layout, "soft")
 
 
 def _sure(likely: Beliefs) -> dict[Key, BeliefIn]:
@@ -343,58 +303,3 @@ def _condensed(writer: ScoreWriter, target: Target, answer: SampleAnswer | Raggu
         if not is_abstention(short, writer.view.setting.language):
             return Target((short,), "answer", target.given)
     return Target()
-
-
-def _write(
-    writer: ScoreWriter, layout: Layout, target: Target, beliefs: Beliefs, scores: Iterable[_Wanted]
-) -> None:
-    """Adds the scores, or the failures for which they cannot be given. A score is the weighted sum, over the contexts
-    of a change, of one kind of estimate."""
-    for name, change, contexts, kind, orders in scores:
-        step, of = contexts.step if contexts else None, Target() if kind == "entropy" else target
-        with writer.failing(name, step):
-            if change is None:
-                raise CapExceeded(_OVER_CREDIT)
-            known = {key: answered(beliefs[key]) for key in change}
-            estimates = {key: one.estimates[kind] for key, one in known.items()}
-            value, stderr = combine(change, estimates)
-            facts: dict[str, Any] = {}
-            if orders:
-                _, spread = shapley_of_orders([combine(gain, estimates).value for gain in orders])
-                stderr, facts["orders"] = math.hypot(stderr, spread), len(orders)
-            for one in known.values():
-                facts |= one.metadata
-            if kind == "total" and not all(one.ended for one in known.values()):
-                facts["bound"] = "upper"
-            if cut := max((one.metadata.get(CUT_TOKENS, 0) for one in known.values()), default=0):
-                facts[CUT_TOKENS] = cut
-            if dropped := max((layout.contexts[key].dropped for key in known), default=0):
-                facts[LEFT_OUT] = dropped
-            if contexts and contexts.parallel > 1:
-                facts["parallel"] = contexts.parallel
-                facts["order"] = "tool calls" if contexts.parallel > ALL_ORDERS else "mean over all"
-            if contexts is None and writer.view.steps_over_cap:
-                facts["steps_not_scored"] = len(writer.view.steps_over_cap)
-            if of.references != of.given:
-                facts["condensed"] = of.references[0]
-            writer.add(
-                name,
-                value,
-                step=step,
-                stderr=stderr,
-                explanation=_explained(change, estimates, falls=kind == "entropy"),
-                label="support" if of.source == "answer" else "",
-                reference_source=of.source,
-                references=of.given,
-                metadata=facts,
-            )
-
-
-def _explained(change: Change, estimates: Mapping[Key, Estimate], *, falls: bool) -> str:
-    """Describes a change between two contexts as "before → after"; with `falls`, a decrease counts as a gain."""
-    if not change:
-        return "no passage that was not there before"
-    if len(change) != 2:
-        return ""
-    before, after = sorted(change, key=lambda key: change[key], reverse=falls)
-    return f"{estimates[before].value:.2f} → {estimates[after].value:.2f}"

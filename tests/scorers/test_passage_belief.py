@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from support.likely_engine import LikelyEngine
+from support.reader import TableEntailer
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
@@ -43,7 +44,8 @@ TWO_HOPS = a_run([FOUNDER, NOISE], [BIRTH])
 
 
 async def results(run, *scorers, engine=None):
-    pipeline = ScoringPipeline(engine or LikelyEngine(likely=likely), scorers=list(scorers))
+    models = {"entailer": TableEntailer()}
+    pipeline = ScoringPipeline(engine or LikelyEngine(likely=likely), scorers=list(scorers), **models)
     return await pipeline.results(run)
 
 
@@ -164,6 +166,25 @@ async def test_a_run_with_nothing_to_believe_is_a_failure_that_says_so():
     run = a_run([FOUNDER], [BIRTH], references=(), answer=None)
     (failure,) = await results(run, Belief(by="likelihood"))
     assert "neither references nor an answer" in failure.message
+
+
+async def test_credit_is_by_likelihood_where_answers_are_drawn_unless_told():
+    by_default, by_samples = Belief(samples=4), Belief(samples=4, credit_by="samples")
+    able = frozenset({"batch", "n_samples", "sample_logprobs", "continuations", "exact_labels"})
+    engine = LikelyEngine(likely=likely, capabilities=able)
+    found = [one for one in await results(TWO_HOPS, by_default, engine=engine) if isinstance(one, Score)]
+    credits = {
+        one.step_id: (round(one.value, 6), one.metadata.get("how")) for one in found if one.name == "credit"
+    }
+    assert credits == {"s0": (0.3, "likelihood"), "s1": (0.5, "likelihood")}
+    found = {
+        (one.name, one.step_id): one
+        for one in await results(TWO_HOPS, by_samples, engine=engine)
+        if isinstance(one, Score)
+    }
+    total = found["delta_seper_total", ""].value
+    assert sum(found["credit", step].value for step in ("s0", "s1")) == pytest.approx(total, abs=1e-6)
+    assert "how" not in found["credit", "s0"].metadata
 
 
 async def test_hops_that_found_the_same_share_alike_and_neither_is_missed():
