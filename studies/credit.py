@@ -103,8 +103,10 @@ def data_runs(folder: Path, questions: int, seed: int) -> dict[str, list[Run]]:
         for one in make(folder / f"{name.lower()}.jsonl"):
             compares = name == "HotpotQA" and not any(part.needs for part in one.parts)
             found.setdefault(f"{name}, {len(one.parts)} hops{', comparison' * compares}", []).append(one)
-    kept = {name: asked[CHOSEN_BY.get(name, 0) :][:questions] for name, asked in sorted(found.items())}
-    return {name: [make_run(one, seed) for one in asked] for name, asked in kept.items() if len(asked) > 3}
+    kept = {name: asked[CHOSEN_BY.get(name, 0) :] for name, asked in sorted(found.items())}
+    return {
+        name: [make_run(one, seed) for one in asked[:questions]] for name, asked in kept.items() if len(asked) > 3
+    }
 
 
 def make_run(one: MultiHop, seed: int, *, useless: bool = True) -> Run:
