@@ -105,7 +105,9 @@ def data_runs(folder: Path, questions: int, seed: int) -> dict[str, list[Run]]:
             found.setdefault(f"{name}, {len(one.parts)} hops{', comparison' * compares}", []).append(one)
     kept = {name: asked[CHOSEN_BY.get(name, 0) :] for name, asked in sorted(found.items())}
     return {
-        name: [make_run(one, seed) for one in asked[:questions]] for name, asked in kept.items() if len(asked) > 3
+        name: [make_run(one, seed) for one in asked[:questions]]
+        for name, asked in kept.items()
+        if len(asked) > 3
     }
 
 

@@ -97,7 +97,7 @@ def lay_out(
 ) -> Layout:
     """Returns the contexts of a run's steps. `fit` makes one context from steps; with `selection`, each step whose
     passages are not its candidates gets one with all its candidates, too. With `credit`, each step gets its credit, and
-    there are at most so many times as many contexts as without."""
+    there are at most so many times as many contexts as without; with 1, none gets any if that takes further ones."""
     contexts: dict[Key, BeliefContext] = {CLOSED_BOOK: BeliefContext(CLOSED_BOOK)}
 
     def key(*steps: StepView) -> Key:
@@ -135,8 +135,10 @@ def lay_out(
             return len({fit(some).passages for some in sets if some} - contexts.keys())
 
         spare = int(max(0.0, credit - 1) * len(contexts))
-        credits = iter(_credits(before, key, fresh, spare))
-        found = [replace(one, credit=next(credits) if one.step.readable else StepCredit()) for one in found]
+        credits = _credits(before, key, fresh, spare)
+        if credit > 1 or all(one.shapley is not None for one in credits):
+            each = iter(credits)
+            found = [replace(one, credit=next(each) if one.step.readable else StepCredit()) for one in found]
     return Layout(contexts, tuple(found))
 
 

@@ -139,6 +139,7 @@ def test_what_is_lost_without_a_hop_is_told_with_fewer_contexts_than_its_credit(
     credit = lay_out(views, WIDE, credit=1.5).steps[1].credit
     assert credit.loss == {tuple("012345"): 1.0, tuple("02345"): -1.0}
     assert credit.shapley is None
-    assert lay_out(views, WIDE, credit=1).steps[0].credit.loss is None
+    assert lay_out(views, WIDE, credit=1.1).steps[0].credit.loss is None
+    assert lay_out(views, WIDE, credit=1).steps[0].credit is None
     assert len(lay_out(views, WIDE, credit=2).steps[0].credit.orders) == 4
     assert lay_out(views, WIDE).steps[0].credit is None
