@@ -27,6 +27,12 @@ _MATRICES = {
     "down": "ffn_down", "input_norm": "attn_norm", "post_norm": "ffn_norm",
 }  # fmt: skip
 
+_INSTEAD = (
+    "serve the model with llama.cpp and give the server's address, which keeps likelihoods (Ollama's does not), or "
+    "save it with transformers and give hf:FOLDER"
+)
+"""The ways to use another model with all its numbers."""
+
 
 class GgufFile:
     """A GGUF file whose header was read and checked; the weights are read when the network is made."""
@@ -100,8 +106,7 @@ def open_gguf(path: str | Path) -> GgufFile:
     if kind != "llama" or scaling not in (None, "none", ""):
         other = f"a model of the architecture {kind}" if kind != "llama" else "scaled rotary positions"
         raise EngineRejected(
-            f"{file} holds {other}; only the plain Llama architecture is computed here: serve the model with llama.cpp "
-            "or Ollama and give the server's address"
+            f"{file} holds {other}; only the plain Llama architecture is computed here: {_INSTEAD}"
         )
     return found
 
@@ -184,8 +189,8 @@ def _made(file: GgufFile, tokens: list[str], added: Mapping[str, bool]) -> Any:
     kind, split = file.value("tokenizer.ggml.model"), file.value("tokenizer.ggml.pre", "default")
     if kind != "gpt2" or split not in _SPLITS:
         raise EngineRejected(
-            f"{file.path} has a tokenizer of the kind {kind} ({split}); known is gpt2 ({', '.join(_SPLITS)}): serve "
-            "the model with llama.cpp or Ollama and give the server's address"
+            f"{file.path} has a tokenizer of the kind {kind} ({split}); known is gpt2 ({', '.join(_SPLITS)}): "
+            f"{_INSTEAD}"
         )
     vocabulary = {token: i for i, token in enumerate(tokens)}
     merges = [tuple(merge.split(" ", 1)) for merge in file.value("tokenizer.ggml.merges", [])]

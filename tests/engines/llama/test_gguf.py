@@ -86,7 +86,7 @@ def test_file_that_is_no_gguf_or_cut_short_is_refused(made, tmp_path, length):
 
 def test_model_of_another_architecture_is_refused_with_the_way_out(tmp_path):
     _, path = make_gguf(tmp_path, architecture="mamba")
-    with pytest.raises(EngineRejected, match=r"architecture mamba.*llama\.cpp or Ollama"):
+    with pytest.raises(EngineRejected, match=r"architecture mamba.*llama\.cpp.*hf:FOLDER"):
         open_engine(f"gguf:{path}")
 
 
@@ -94,7 +94,7 @@ def test_vocabulary_of_another_kind_is_refused_with_the_way_out(made, monkeypatc
     file = open_gguf(made[1])
     kinds = {"tokenizer.ggml.model": "llama"}
     monkeypatch.setattr(file, "value", lambda key, default=None: kinds.get(key, default))
-    with pytest.raises(EngineRejected, match=r"of the kind llama .*llama\.cpp or Ollama"):
+    with pytest.raises(EngineRejected, match=r"of the kind llama .*llama\.cpp.*hf:FOLDER"):
         GgufTokenizer(file)
 
 
