@@ -32,6 +32,8 @@ SPLIT_ERROR = "ragguard.split_error"
 """Metadata key of a step whose splitter failed: the error. Its one passage is then the whole text."""
 FEEDBACK = "feedback"
 """Metadata key of a run: what somebody said of it, as `{"thumb": "up" or "down", "note": "…"}`."""
+CONFIRMED = "ragguard.confirmed_cause"
+"""Metadata key of a run: the cause of its answer that a counter-test has confirmed (`ragguard try-again`)."""
 MODEL_CALLS = "model_calls"
 """Metadata key of a run that was read from a trace: the calls of models there, each with its model, and its tokens,
 cost and time as far as these are known."""

@@ -21,7 +21,7 @@ from ragguard.capture.model_calls import notice
 from ragguard.facts.run_facts import ANSWERS
 from ragguard.facts.run_view import HopView, PassageView, RunView
 from ragguard.facts.verdicts import Tone
-from ragguard.records import CUT_TOKENS, LEFT_OUT, Failure, RetrievalStep, Run, Score
+from ragguard.records import CONFIRMED, CUT_TOKENS, LEFT_OUT, Failure, RetrievalStep, Run, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.answers import BY_WORDS
 from ragguard.scorers.exam.record import JUDGING, unjudged_because
@@ -73,6 +73,10 @@ def hop_table(view: RunView) -> RenderableType:
         head.append(f"   ΔSePer of the run: {_number(total, _SIGNED)}{support}")
     if said := view.explanation.text:
         head.append(f"\n{said}")
+    if run.metadata.get(CONFIRMED) == view.explanation.cause != "":
+        head.append(
+            "\nThe cause is confirmed: without it the reader's answer is right (ragguard try-again).", "cyan"
+        )
     head.append("".join(f"\n{line_of(remark)}" for remark in view.remarks), "yellow")
     if view.provisional:
         head.append("\nscores so far: they are provisional until the end of the run is scored", "cyan")

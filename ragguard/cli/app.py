@@ -29,6 +29,7 @@ GROUPS = {
     },
     "Look": {
         "report": "Look at scored runs in the terminal, as one page, or as they go on.",
+        "try-again": "Ask again without what misled a run, or with what it missed.",
         "metrics": "Print every metric: range, direction, unit, what it needs, its paper.",
     },
     "Measure": {
@@ -54,6 +55,7 @@ SELDOM = {
 """The commands that few users need: `ragguard --help` only names them."""
 COMMANDS = {name: line for group in (*GROUPS.values(), SELDOM) for name, line in group.items()}
 ELSEWHERE = {
+    "try-again": ("try_again", "run"),
     "baseline": ("compare", "name_runs"),
     "export-nano": ("weights", "export_nano"),
     "fetch": ("weights", "fetch_model"),

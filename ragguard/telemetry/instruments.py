@@ -29,6 +29,7 @@ class Instruments:
 
     def __init__(self, meter: Meter) -> None:
         self._score = meter.create_histogram(*_described("ragguard.evaluation.score"))
+        self._runs = meter.create_counter(*_described("ragguard.runs"))
         self._duration = meter.create_histogram(*_described("ragguard.evaluation.duration"))
         self._guard = meter.create_histogram(*_described("ragguard.guard.duration"))
         self._failures = meter.create_counter(*_described("ragguard.evaluation.failures"))
@@ -51,6 +52,8 @@ class Instruments:
             }
             # Histograms refuse negative values: the absolute value is recorded, with the sign as an attribute.
             self._score.record(abs(float(score.value)), labels)
+        if scored.run.cause and scored.run.status != "open":
+            self._runs.add(1, {n.RUN_CAUSE: scored.run.cause})
         for failure in scored.failures:
             self._failures.add(
                 1, {"scorer": identifier(failure.scorer), n.ERROR_TYPE: identifier(failure.error)}

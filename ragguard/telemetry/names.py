@@ -73,7 +73,7 @@ OURS = (
         "the whole run as a run line, where a RagGuard captures alone (`engine=None`): a reader makes the run of it",
         "run", content=True,
     ),
-    RUN_CAUSE := Name("ragguard.run.cause", "string", "what decided the answer, such as `misled`", "evaluation"),
+    RUN_CAUSE := Name("ragguard.run.cause", "string", "what decided the answer, such as `misled`", "evaluation", "metric"),
     RUN_EXPLANATION := Name(
         "ragguard.run.explanation", "string", "the run in a sentence or two, as the report says it", "evaluation",
         content=True,
@@ -169,6 +169,7 @@ PATTERNS: dict[str, str] = {
 EVENT_EVALUATION = "gen_ai.evaluation.result"
 
 METRICS: dict[str, tuple[str, str, str]] = {
+    "ragguard.runs": ("counter", "{run}", "scored runs, by `ragguard.run.cause`: what decided the answer"),
     "ragguard.evaluation.score": ("histogram", "1", "size of every score, by name, sign, level, reference source"),
     "ragguard.evaluation.duration": ("histogram", "s", "from a run's end to its scores"),
     "ragguard.evaluation.failures": ("counter", "{failure}", "scores that could not be given, by scorer and error"),

@@ -1,0 +1,61 @@
+"""`ragguard try-again DATA RUN`: asks the reader again without what misled a run, or with what it missed."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from ragguard.analysis.wording import run_of_part
+from ragguard.cli.scoring_options import EngineAddress, PromptSetName
+from ragguard.cli.terminal import say
+from ragguard.engines.connect import connect
+from ragguard.engines.prompts import load_prompts
+from ragguard.errors import InvalidInput
+from ragguard.facts.run_view import RunView
+from ragguard.lab.counter_test import CounterTest, counter_test
+from ragguard.records import CONFIRMED
+from ragguard.storage.sqlite.reader import StoreReader
+from ragguard.storage.sqlite.store import Store
+
+
+def run(
+    data: Annotated[str, typer.Argument(help="A store.")],
+    run_id: Annotated[
+        str, typer.Argument(metavar="RUN", help="The run: its id, or a part that no other run has.")
+    ],
+    engine: EngineAddress = "auto",
+    prompts: PromptSetName = None,
+    put_in: Annotated[
+        str | None,
+        typer.Option(help="The text of the passage that was missing, if the run does not know it."),
+    ] = None,
+) -> None:
+    """Ask the reader again without the passage that misled a run, or with the one that it missed.
+
+    If the answer turns right, the cause is confirmed, which is marked in the store and shown by report --run.
+
+    Exit code 0: confirmed. 1: not confirmed. 2: it cannot be tested; it says why.
+    """
+    StoreReader(data).close()  # a file that is no store is an error before it is written to
+    with closing(Store(data, scored=False)) as store:
+        scored = store.scored_run(run_id) or store.scored_run(run_of_part(run_id, store.run_ids()))
+        if scored is None:  # removed since its id was read
+            raise InvalidInput("RUN", run_id, "the id of a run that is there")
+        found = asyncio.run(_tested(RunView(scored.run, scored.scores), engine, prompts, put_in))
+        if found.confirmed:
+            store.add_metadata(scored.run.id, {CONFIRMED: found.cause})
+    say(found.sentence)
+    if not found.confirmed:
+        raise typer.Exit(1)
+
+
+async def _tested(view: RunView, engine: str, prompts: str | None, put_in: str | None) -> CounterTest:
+    reader = connect(engine)
+    try:
+        known = None if prompts is None else load_prompts(prompts)
+        return await counter_test(view, reader, put_in=put_in, prompts=known)
+    finally:
+        await reader.aclose()
