@@ -73,7 +73,9 @@ OURS = (
         "the whole run as a run line, where a RagGuard captures alone (`engine=None`): a reader makes the run of it",
         "run", content=True,
     ),
-    RUN_CAUSE := Name("ragguard.run.cause", "string", "what decided the answer, such as `misled`", "evaluation", "metric"),
+    RUN_CAUSE := Name(
+        "ragguard.run.cause", "string", "what decided the answer, such as `misled`", "evaluation", "metric",
+    ),
     RUN_EXPLANATION := Name(
         "ragguard.run.explanation", "string", "the run in a sentence or two, as the report says it", "evaluation",
         content=True,
