@@ -19,7 +19,7 @@ from ragguard.facts.run_facts import ANSWERS
 from ragguard.lab.labels.items import METRIC_OF, LabelItem, Place, latest, run_items
 from ragguard.lab.labels.label_file import FEWEST, Label, agreements, by_place, check_text, read_label_file
 from ragguard.metrics.agreement import auc, cohen_kappa
-from ragguard.metrics.distraction import GAMMA, RELEVANCES, Relevance, utility_parts
+from ragguard.metrics.distraction import GAMMA, RELEVANCES, RELEVANT_FROM, Relevance, utility_parts
 from ragguard.metrics.prediction_powered import LEAST_LABELS, CorrectedMean, corrected_mean, rogan_gladen
 from ragguard.metrics.registry import METRICS
 from ragguard.records import Score, ScoredRun
@@ -180,7 +180,7 @@ class _Rows:
             return
         found.means[name] = mean
         if name == "p_relevant":
-            check = rogan_gladen([value >= 0.5 for value in judged], labelled, strata)
+            check = rogan_gladen([value >= RELEVANT_FROM for value in judged], labelled, strata)
             found.rogan_gladen = None if math.isnan(check) else check
 
 
