@@ -51,7 +51,10 @@ async def test_llama_cpp_gives_the_likelihoods_of_the_same_file_here(llama_cpp, 
     """`smol` computes the file's own numbers, llama.cpp rounds its activations to eight bits."""
     prompts = load_prompts("default")
     asked = [prompts.render("answer", [text], question=query) for query, text in FACTS.items()]
-    async with aclosing(open_engine("smol")) as here, aclosing(open_engine(llama_cpp)) as there:
+    async with (
+        aclosing(open_engine("smol")) as here,
+        aclosing(open_engine(llama_cpp, timeout_s=600)) as there,
+    ):
         (await there.found()).forced.path = path
         texts = [list(TEXTS)] * len(asked)
         ours, theirs = [await engine.continuations(asked, texts) for engine in (here, there)]
