@@ -70,9 +70,17 @@ def file_path(argument: str, value: object) -> Path:
         text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
     except Exception as error:
         raise InvalidInput(argument, value, "the path of a file") from error
-    if not text or "\0" in text or text == ":memory:":
+    if not text or not is_file_name(text) or text == ":memory:":
         raise InvalidInput(argument, value, "the path of a file; None keeps everything in memory")
     return Path(text)
+
+
+def is_file_name(path: str | os.PathLike[str]) -> bool:
+    """Returns False for a name that no file can have: with a NUL, or with characters that the system cannot encode."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeError:
+        return False
 
 
 def check_output(argument: str, value: object) -> None:

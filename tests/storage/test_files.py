@@ -7,7 +7,8 @@ import pytest
 from support.runs import a_run, as_events, scores_of
 from support.stored import captured, closed_after, store_scores
 
-from ragguard.errors import StoreError, StoreUnavailable
+from ragguard import RagGuard, read_runs, write_runs
+from ragguard.errors import RagguardError, StoreError, StoreUnavailable
 from ragguard.storage.sqlite.layout import PAGE_BYTES
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
@@ -175,3 +176,16 @@ def test_a_reader_leaves_no_log_behind_and_none_is_taken_from_a_writer(path):
     assert ids(path) == ["done", "open", "waits"]
     assert os.listdir(path.parent) == [path.name]
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\0b", "x" * 5000], ids=["half a character", "NUL", "too long"])
+def test_names_that_no_file_can_have_are_refused_by_errors_of_ours(name):
+    for use in (
+        lambda: RagGuard("nano", store=name),
+        lambda: list(read_runs(name)),
+        lambda: write_runs([], name),
+        lambda: Store(name),
+    ):
+        with pytest.raises(RagguardError) as refused:
+            use()
+        str(refused.value).encode()

@@ -25,6 +25,7 @@ from typing import IO, Any, NamedTuple, TypeGuard, cast
 
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.records import Failure, Run, Score, ScoredRun
+from ragguard.runtime.arguments import is_file_name
 from ragguard.runtime.faults import describe, why_unreadable
 from ragguard.schema import Data, checked_run, data_of, read_record
 from ragguard.storage.sqlite.layout import dump
@@ -224,6 +225,7 @@ def opened(path: str | Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
     if str(path) == "-":
         yield sys.stdin.buffer, lambda: 0
         return
+    _check_name(path, "read")
     try:
         with open(path, "rb") as file:
             position = file.tell if file.seekable() else lambda: 0  # a pipe has no position
@@ -234,6 +236,11 @@ def opened(path: str | Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
                 yield file, position
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
+
+
+def _check_name(path: str | Path, done: str) -> None:
+    if not is_file_name(path):
+        raise StoreError(f"{str(path)!a} could not be {done}: no file can have this name; check the path")
 
 
 def _unreadable(path: str | Path, error: Exception) -> StoreError:
@@ -258,6 +265,7 @@ def write_runs(runs: Iterable[Run], path: str | Path) -> int:
 @contextmanager
 def text_file(path: str | Path) -> Iterator[IO[str]]:
     """Opens a file of JSON lines to write, packed where its name ends in `.gz`."""
+    _check_name(path, "written")
     opened = gzip.open if str(path).endswith(".gz") else open
     try:
         with opened(path, "wt", encoding="ascii") as file:

@@ -217,7 +217,10 @@ class WatchedFile:
 
 def _check_path(path: Path, name: str) -> None:
     """Raises StoreError where no file of a store can be at the path."""
-    if not path.parent.is_dir():
-        raise StoreError(f"there is no folder {path.parent} for {name}; make it, or name another file")
-    if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
-        raise StoreError(f"{name} is a folder, a pipe or a device; name a regular file")
+    try:
+        if not path.parent.is_dir():
+            raise StoreError(f"there is no folder {path.parent} for {name}; make it, or name another file")
+        if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
+            raise StoreError(f"{name} is a folder, a pipe or a device; name a regular file")
+    except OSError as error:  # such as a name that is too long
+        raise StoreError(f"{name} cannot be opened ({error.strerror}); name another file") from error
