@@ -3,6 +3,7 @@ failing alone for a while, by such a schedule, then lets one call at a time try 
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 from dataclasses import dataclass
@@ -51,10 +52,14 @@ class CircuitBreaker:
     Args:
         after: After how many failures in a row the circuit opens.
         pauses: How long the circuit stays open: its waits, one after the other.
+        silence: For how many seconds no call must have succeeded before the circuit opens: of many calls at once, so
+            many fail in a row now and then at an engine that answers half of them.
     """
 
-    def __init__(self, after: int, pauses: RetrySchedule) -> None:
-        self._after, self._pauses = after, pauses
+    def __init__(self, after: int, pauses: RetrySchedule, *, silence: float = 0.0) -> None:
+        self._after, self._pauses, self._silence = after, pauses, silence
+        self._succeeded = -math.inf
+        """The time of the latest success, on the monotonic clock."""
         self._failures = self._openings = 0
         self._why = ""
         self._until = 0.0
@@ -95,6 +100,7 @@ class CircuitBreaker:
         with self._lock:
             self._failures = self._openings = 0
             self._probe = None
+            self._succeeded = monotonic()
 
     def left(self, attempt: Attempt) -> None:
         """Ends a call that does not show whether the engine works: it was cancelled, or its own prompt was at fault."""
@@ -116,7 +122,8 @@ class CircuitBreaker:
                 self._counted[cause] = monotonic()
                 self._failures += 1
             self._why = why
-            opens = probing or (not self._openings and self._failures >= self._after)
+            is_silent = monotonic() - self._succeeded >= self._silence
+            opens = probing or (not self._openings and self._failures >= self._after and is_silent)
             if opens:
                 self._openings += 1
                 self._until = monotonic() + self._pauses.wait(self._openings)

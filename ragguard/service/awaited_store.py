@@ -41,6 +41,9 @@ class AwaitedStore:
         would make it commit small batches, and slow hooks down."""
         return await self._called(lambda: self._store.claim(limit), wake=at_once)
 
+    async def retry_now(self) -> None:
+        await self._called(self._store.retry_now)
+
     def release(self, run_id: str) -> None:
         """Releases a claimed run; touches no file, and so does not wait."""
         self._store.release(run_id)

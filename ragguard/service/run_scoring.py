@@ -18,9 +18,10 @@ from textwrap import shorten
 from typing import Any, NamedTuple, TypeVar
 
 from ragguard.capture.handle import RunHandle
-from ragguard.engines.layers.retry import failure_since
+from ragguard.engines.layers.retry import failure_since, open_circuits
 from ragguard.errors import EngineError, InvalidInput, PromptTooLong, RagguardError, UnfitText
 from ragguard.records import FEEDBACK, Failure, Run, ScoredRun
+from ragguard.runtime.circuit_breaker import CircuitBreaker
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.limiter import bounded
@@ -305,6 +306,11 @@ class RunScoring:
         `_exclusively`."""
         run_id = scored.run.id
         self._delivering[run_id] = await self._delivery.start(scored, lambda: self._store.emitted(run_id))
+
+    def open_circuits(self) -> list[CircuitBreaker]:
+        """Returns the circuit breakers that are open around any of the models."""
+        built = self._pipeline.made
+        return [] if built is None else open_circuits(built.engines)
 
     def failure_since(self, since: float) -> EngineError | None:
         """Returns the error of the latest attempt since then (on the monotonic clock) that is being repeated, of a call

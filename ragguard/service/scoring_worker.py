@@ -1,13 +1,18 @@
 """The worker claims runs that are due, a few at a time, and has each scored, kept unscored or delivered.
 
-While the engine does not answer at all, the worker tries one run at a time, with growing pauses; all others stay due in
-the store and lose no attempt.
+While the engine does not answer at all, the worker tries one run at a time, with pauses; all others stay due in the
+store and lose no attempt. Whether it answers is known by the circuit breaker around each engine
+(`engines/layers/retry.py`); for engines without one by the worker's own, which opens when runs of several rounds in a
+row failed. Once an engine answers again, runs that had failed are tried again at once: their own pauses may have become
+long.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
@@ -21,6 +26,13 @@ from ragguard.service.run_scoring import RunScoring
 from ragguard.storage.sqlite.ledger import Claim
 
 _LONGEST_SLEEP = 60.0
+_ROUNDS = 2
+"""The worker's circuit opens after this many rounds in a row in which no engine answered; one run alone may fail at a
+server that answers most requests."""
+_LONGEST_PAUSE = 15.0
+"""The most seconds between two attempts at an engine that does not answer."""
+_RETRIES_APART = 10.0
+"""The least seconds between two times at which the runs that failed for now are made due at once."""
 _DELIVERED_SECONDS = 0.25
 """The seconds between two looks at a run that is due again and still being delivered."""
 
@@ -46,7 +58,12 @@ class ScoringWorker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._more = False
         """True where the end of a task leaves something to look for in the store."""
-        self._circuit = CircuitBreaker(1, self._settings.retry)
+        pauses = replace(settings.retry, longest=min(_LONGEST_PAUSE, settings.retry.longest))
+        self._circuit = CircuitBreaker(_ROUNDS, pauses)
+        self._has_failed = False
+        """True once a run failed for now, until the runs that wait for another attempt are made due."""
+        self._retried = 0.0
+        """The time at which these were made due last, on the monotonic clock."""
 
     def start(self) -> None:
         """Starts the task, once."""
@@ -80,9 +97,11 @@ class ScoringWorker:
 
     async def _take(self) -> float:
         """Starts scoring due runs, up to the limit; returns the seconds until another run is due."""
-        if (pause := self._circuit.pause) > 0:
+        circuits = [self._circuit, *self._scoring.open_circuits()]
+        if (pause := max(circuit.pause for circuit in circuits)) > 0:
             return pause
-        free = (1 if self._circuit.is_open else self._settings.concurrency) - len(self._tasks)
+        is_open = any(circuit.is_open for circuit in circuits)
+        free = (1 if is_open else self._settings.concurrency) - len(self._tasks)
         if free <= 0:
             self._more = True
             return _LONGEST_SLEEP  # a task that ends wakes this one
@@ -119,6 +138,10 @@ class ScoringWorker:
             self._faults.note("scoring", has_answered)
         if has_answered is True:
             self._circuit.succeeded()
+            if self._has_failed and time.monotonic() - self._retried > _RETRIES_APART:
+                self._has_failed, self._retried = False, time.monotonic()
+                await result_or_error(self._store.retry_now)
+                self._more = True
         else:
             self._circuit.failed(attempt, "no engine answered", self)
 
@@ -126,6 +149,7 @@ class ScoringWorker:
         """Scores or delivers a claimed run; returns False where no engine answered."""
         done = await self._scoring.work_off(claim)
         self._more |= done.due_again
+        self._has_failed |= done.due_again or not done.answered
         return done.answered
 
     def _done(self, task: asyncio.Task[None]) -> None:

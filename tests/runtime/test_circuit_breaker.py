@@ -100,3 +100,17 @@ def test_after_the_last_attempt_there_is_no_wait(attempts):
     assert [schedule.after(number) is None for number in range(1, attempts + 3)] == [
         number >= attempts for number in range(1, attempts + 3)
     ]
+
+
+def test_failures_in_a_row_beside_answers_open_nothing(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("ragguard.runtime.circuit_breaker.monotonic", lambda: now[0])
+    breaker = CircuitBreaker(3, RetrySchedule(), silence=1.0)
+    breaker.succeeded()
+    for _ in range(9):
+        now[0] += 0.1
+        breaker.failed(breaker.enter(), "500", EngineUnreachable("500"))
+        assert not breaker.is_open
+    now[0] += 0.2
+    breaker.failed(breaker.enter(), "500", EngineUnreachable("later"))
+    assert breaker.is_open

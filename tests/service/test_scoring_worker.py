@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -411,3 +413,22 @@ async def test_run_that_went_on_is_not_scored_again_by_the_same_settings(tmp_pat
         before = rg.store.counts["runs_scored"]
         await rg.score(stored)
         assert rg.store.counts["runs_scored"] == before
+
+
+async def test_runs_that_failed_for_now_are_tried_again_once_others_are_answered(server, tmp_path):
+    """Their own pauses may have grown to minutes while a server was away, or failed half of the time."""
+    engine = Coalesce(open_engine(server.url))
+    rg = RagGuard(engine, store=tmp_path / "s.db", scorers=("utility",), exit_timeout=0.5, when="run")
+    capture(rg, "before?")
+    assert await rg.aflush(20)
+    healthy, server.handler = server.handler, lambda request: Reply({}, 500)
+    runs = [capture(rg, f"number {number}?") for number in range(3)]
+    await aeventually(lambda: all(rg.failures(run.id) for run in runs), 60)
+    with closing(sqlite3.connect(tmp_path / "s.db", timeout=10)) as db:
+        db.execute("UPDATE runs SET due_ns = due_ns + 900000000000 WHERE attempts > 0")
+        db.commit()
+    server.handler = healthy
+    capture(rg, "after?")
+    await aeventually(lambda: all(rg.scores(run.id) and not rg.failures(run.id) for run in runs), 60)
+    await rg.aclose(2)
+    await engine.aclose()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from copy import copy
 from time import monotonic
 from typing import Any, TypeVar
@@ -33,6 +33,8 @@ from ragguard.runtime.faults import NOTICES
 
 _Answer = TypeVar("_Answer")
 
+_SILENCE = 1.0
+"""The seconds without an answer after which failures in a row open the circuit."""
 _UNANSWERED = (
     "an engine does not answer: {}. It is asked again, ever more rarely, for as long as a question may wait. To see "
     "what is wrong: ragguard doctor ADDRESS"
@@ -47,9 +49,10 @@ class Patience:
         base: The longest wait before the second attempt; it doubles with each further one.
         cap: The longest wait before any attempt. A server's `Retry-After` is added.
         total: How long one request is repeated at most; a call's deadline ends it earlier.
-        trip_after: After how many failures in a row the circuit opens: calls then fail at once.
+        trip_after: After how many failures in a row, and a second without an answer, the circuit opens: calls then fail
+            at once.
         pause: For how long the circuit stays open before one call tries the server again; it doubles while these tries
-            fail, up to a minute.
+            fail, up to half a minute.
     """
 
     def __init__(
@@ -66,8 +69,8 @@ class Patience:
         for name, seconds in (("base", base), ("cap", cap), ("total", total), ("pause", pause)):
             number_between(name, seconds, math.ulp(0.0), math.inf, "more than 0 seconds")
         self._schedule, self._total = RetrySchedule(attempts, base, cap, jitter=(0.0, 1.0)), total
-        pauses = RetrySchedule(first=pause, longest=max(pause, 60.0), jitter=(1.0, 1.0))
-        self._circuit = CircuitBreaker(trip_after, pauses)
+        pauses = RetrySchedule(first=pause, longest=max(pause, 30.0), jitter=(1.0, 1.0))
+        self.circuit = CircuitBreaker(trip_after, pauses, silence=min(_SILENCE, pause))
         self.latest_failure: tuple[float, EngineError] | None = None
         """The time (on the monotonic clock) and the error of the latest failed attempt that was followed by another."""
 
@@ -81,7 +84,7 @@ class Patience:
         while True:
             remaining(deadline, "a call")
             number += 1
-            attempt, is_well = self._circuit.enter(), False
+            attempt, is_well = self.circuit.enter(), False
             try:
                 answer = await ask()
                 is_well = proves
@@ -91,7 +94,7 @@ class Patience:
                 # A refusal shows that the server works.
                 is_well = isinstance(error, EngineRejected | PromptTooLong) and not blamed
                 if blamed:
-                    self._circuit.failed(attempt, str(error), error)
+                    self.circuit.failed(attempt, str(error), error)
                     if self._schedule.attempts > 1:
                         NOTICES.warn(f"engine {id(self)}", _UNANSWERED.format(error))
                 wait = self._wait(error, number - asked_to_wait, asked_to_wait)
@@ -105,8 +108,8 @@ class Patience:
                 asked_to_wait += isinstance(error, EngineOverloaded) and bool(error.retry_after)
             finally:
                 if is_well:
-                    self._circuit.succeeded()
-                self._circuit.left(attempt)  # does nothing to an attempt that has ended
+                    self.circuit.succeeded()
+                self.circuit.left(attempt)  # does nothing to an attempt that has ended
             await asyncio.sleep(wait)
 
     def _wait(self, error: EngineError, attempts: int, asked_to_wait: int) -> float | None:
@@ -158,6 +161,13 @@ def failure_since(engine: Engine, since: float) -> EngineError | None:
             failed, error = layer.patience.latest_failure
             return error if failed >= since else None
     return None
+
+
+def open_circuits(engines: Iterable[Engine]) -> list[CircuitBreaker]:
+    """Returns the circuit breakers that are open around these engines: most calls would fail without being made."""
+    layers = [layer for engine in engines for layer in layers_of(engine)]
+    circuits = [layer.patience.circuit for layer in layers if isinstance(layer, Retry)]
+    return [circuit for circuit in circuits if circuit.is_open]
 
 
 def _given_up(error: EngineError, spent: str) -> EngineError:

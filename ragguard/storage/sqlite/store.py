@@ -250,6 +250,14 @@ class Store(StoreReader):
             self.count("runs_failed", len(unreadable))
         return claims, 0 if found and not free else later
 
+    def retry_now(self) -> None:
+        """Makes the runs that wait for another attempt due at once, as the engine answers again."""
+        with self._transaction() as db:
+            db.execute(
+                "UPDATE runs SET due_ns = ?1 WHERE owner = ?2 AND due_ns > ?1 AND attempts > 0",
+                (now_ns(), self._owner),
+            )
+
     def release(self, run_id: str) -> None:
         """Releases a claimed run without a result."""
         self._claimed.discard(run_id)
