@@ -53,6 +53,7 @@ async def test_a_server_that_only_fails_is_no_longer_asked_though_it_is_known_wh
     layers = Cache(Coalesce(Priority(Retry(Budget(engine, Account()), patience))))
     await layers.label_probs(["before"], ["A"])
     engine.calls.clear()
+    breaker_clock.now += 1  # no answer for a second
     engine.fault = lambda call: EngineOverloaded("503")
     for i in range(8):
         with pytest.raises(EngineError):
