@@ -16,8 +16,8 @@ DECIDING = ("joint_gain", "credit", "delta_seper", "delta_likelihood")
 that the last of several needed hops gets it all."""
 
 _LEAST = {"joint_gain": 0.25}
-"""The values from which a hop paid, 0.05 for the others. On questions of MuSiQue and HotpotQA 9 of 10 useless hops have
-a `joint_gain` below it, 1 of 6 needed ones as well (`docs/studies/credit.md`)."""
+"""The values from which a hop paid, 0.05 for the others. On 24 questions of MuSiQue and HotpotQA 21 of 24 useless
+hops have a `joint_gain` below it, and 6 of 52 needed ones (`docs/studies/credit.md`)."""
 
 
 class HopWorth(NamedTuple):
