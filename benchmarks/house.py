@@ -7,6 +7,7 @@ FOLDER is a checkout of this project, of any version: the way to compare two. Co
 - files and lines of each part, blank lines and comments included;
 - class names that more than one file of the package and its integrations define;
 - names that `ragguard` and its public modules export;
+- the places of each fact: in how many files a rule stands (`places.py` has the facts and their signs);
 - on the way of one retrieval (a LangChain retriever under RagGuardCallback, from the call to the queue) and of one
   prompt (label probabilities of one prompt at an OpenAI-compatible server): the files and classes of our own that are
   entered, the frames of our own on the deepest stack, and all calls of our own;
@@ -29,6 +30,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.options import parse, parser
+from benchmarks.places import FACTS, places
 
 HERE = Path(__file__).resolve().parents[1]
 FOLDERS = ("ragguard", "integrations", "studies", "training", "tests", "benchmarks", "docs")
@@ -339,6 +341,9 @@ def main() -> None:
         f"\nclass names that exist twice: {len(double)} {', '.join(f'{name} ({n})' for name, n in double.items())}"
     )
     print(f"public names: {sum(doors.values())} ({', '.join(f'{name} {n}' for name, n in doors.items())})")
+    print("\n| fact | places | at most | where |\n|---|---|---|---|")
+    for fact, decided_in in places(root).items():
+        print(f"| {fact} | {len(decided_in)} | {FACTS[fact].most} | {', '.join(decided_in)} |")
     print("\n| on the way of | classes | files | frames | calls |\n|---|---|---|---|---|")
     for name, code in (("one retrieval", RETRIEVAL), ("one prompt", PROMPT)):
         way = in_checkout(root, code)

@@ -113,8 +113,9 @@ def arguments(value: Any) -> list[Argument]:
         len(given) - len(node.args.defaults) - len(node.args.kwonlyargs)
     )
     defaults += [*node.args.defaults, *node.args.kw_defaults]
+    names = getattr(inspect.unwrap(function), "__globals__", {})
     found = [
-        Argument(arg.arg, _written(default), said.get(arg.arg, ""))
+        Argument(arg.arg, _written(_number_in(default, names)), said.get(arg.arg, ""))
         for arg, default in zip(given, defaults, strict=True)
         if arg.arg not in ("self", "cls")
     ]
@@ -151,7 +152,14 @@ def _own_fields(cls: type) -> Iterator[Argument]:
                 after.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else None
             )
             meaning = " ".join(str(text.value).split()) if isinstance(text, ast.Constant) else ""
-            yield Argument(node.target.id, _written(_default_in(node.value)), meaning)
+            default = _number_in(_default_in(node.value), vars(sys.modules[cls.__module__]))
+            yield Argument(node.target.id, _written(default), meaning)
+
+
+def _number_in(default: ast.expr | None, names: Mapping[str, Any]) -> ast.expr | None:
+    """The number that a default names by a constant; any other default as it is."""
+    value = names.get(default.id) if isinstance(default, ast.Name) else None
+    return ast.Constant(value) if type(value) in (int, float) else default
 
 
 def _default_in(value: ast.expr | None) -> ast.expr | None:

@@ -13,6 +13,7 @@ from ragguard.cli.scoring_options import ScoringOptions, takes_scoring_options
 from ragguard.cli.terminal import say
 from ragguard.client import RagGuard
 from ragguard.errors import InvalidInput, MissingDependency, StoreError
+from ragguard.facts.verdicts import MISLEADS
 from ragguard.guard import DistractorGuard
 from ragguard.traces.spool import Spool
 
@@ -41,7 +42,7 @@ def run(
     ] = 60.0,
     threshold: Annotated[
         float, typer.Option(help="For /v1/prune: passages with less utility are dropped.")
-    ] = -0.2,
+    ] = MISLEADS,
     budget_ms: Annotated[
         float, typer.Option(help="For /v1/prune: milliseconds that a decision may take.")
     ] = 300.0,

@@ -25,6 +25,7 @@ from ragguard.engines.engine import check_reads
 from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineProtocolError, InvalidInput, ProbeFailed, PromptTooLong, UnfitText
+from ragguard.facts.verdicts import MISLEADS
 from ragguard.guard.calibration import Calibration, Example, Order, calibrated, check_promise
 from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome
 from ragguard.guard.judge import GuardCall, PassageJudge
@@ -85,7 +86,7 @@ class DistractorGuard:
     def __init__(
         self,
         engine: str | Engine,
-        threshold: float = -0.2,
+        threshold: float = MISLEADS,
         budget_ms: float = 300,
         min_keep: int = 1,
         *,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from ragguard.errors import shown_apart
+from ragguard.facts.verdicts import MISLEADS
 from ragguard.records import Passage
 from ragguard.runtime.arguments import number_between, whole_number
 
@@ -60,7 +61,7 @@ class Policy(Protocol):
 class UtilityThreshold:
     """Drops passages whose utility is under a threshold."""
 
-    threshold: float = -0.2
+    threshold: float = MISLEADS
     """Passages of a lower utility are dropped; from -1 (drops nothing) to 1."""
     needs_utility = True
 

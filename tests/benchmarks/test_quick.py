@@ -19,7 +19,9 @@ from studies import STUDIES
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 QUICK = ROOT / "benchmarks" / "out" / "quick"
-PARTS = "__init__ capture_worker guard_on_time guard_peers machine options ranx_peer scoring_live".split()
+PARTS = (
+    "__init__ capture_worker guard_on_time guard_peers machine options places ranx_peer scoring_live".split()
+)
 """The modules of benchmarks that others use; none is run by itself."""
 APART = {"ray", "engines"}
 """Those that need Ray or vLLM."""
