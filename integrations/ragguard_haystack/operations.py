@@ -18,7 +18,7 @@ from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.shapes import answer_in, content_in, query_in
 from ragguard.capture.snapshot import documents_in, passages_of
-from ragguard.records import Status, new_id
+from ragguard.records import Passage, Status, new_id
 from ragguard.runtime.faults import Faults, never_raises
 
 PIPELINE, AGENT = "haystack.pipeline.run", "haystack.agent.run"
@@ -153,6 +153,8 @@ class Operations:
             depth = max((pipeline.depths.get(name, 0) for name in senders(operation.tags)), default=0)
             pipeline.depths[operation.name] = depth + searches
         if not searches:
+            if error is None:
+                self._rewritten(operation)
             return
         tool = operation.enclosing(TOOL)  # a retriever that is asked by an embedding knows no words
         query = (
@@ -165,6 +167,23 @@ class Operations:
             self.recorder.step_failed(step_id, error, status_of(error))
         else:
             self.recorder.step_ended(step_id, passages_of(documents_in(operation.result) or ()))
+
+    def _rewritten(self, operation: Operation) -> None:
+        """Notes that a component was given documents, and gave others: windows around them, their parents."""
+        given, gave = documents_in(operation.given), operation.result
+        if not given or not isinstance(gave, Mapping):
+            return
+        made = passages_of(documents_in(gave) or ())
+        for texts in gave.values():  # such as a window for each document
+            if (
+                isinstance(texts, list)
+                and len(texts) == len(given)
+                and all(isinstance(one, str) for one in texts)
+            ):
+                made += [Passage(text, one.id) for text, one in zip(texts, given, strict=True)]
+        if made:
+            ids = [one.id for one in given]
+            self.recorder.passages_rewritten(operation.run.id, operation.name, ids, partial(list, made))
 
     def _tool(self, operation: Operation, error: BaseException | None) -> None:
         splitter, output = self.tools.get(operation.name), operation.result

@@ -8,7 +8,7 @@ raises for unusual content, and no node is changed or kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from llama_index.core.schema import (
@@ -111,6 +111,11 @@ def bare(snapshot: Taken) -> dict[str, str]:
         for one, node in zip(passages, snapshot.nodes, strict=True)
         if not isinstance(node, Passage)
     }
+
+
+def node_ids(nodes: Iterable[Any]) -> list[str]:
+    """Returns the ids of nodes, with or without scores."""
+    return [str(getattr(getattr(item, "node", item), "node_id", "")) for item in nodes]
 
 
 def are_nodes(value: object) -> bool:

@@ -46,7 +46,7 @@ from ragguard_llamaindex.calls import (
     note_step,
 )
 from ragguard_llamaindex.messages import REPLIES, prompt_of
-from ragguard_llamaindex.nodes import bare, taken, top_k_of, unpacked
+from ragguard_llamaindex.nodes import bare, node_ids, taken, top_k_of, unpacked
 from ragguard_llamaindex.runs import (
     WAITING,
     RunWriter,
@@ -133,7 +133,7 @@ class Spans:
             if call.kind is Kind.RETRIEVER:
                 self._retrieved(call, result)
             else:
-                self._exit(call, result, instance)
+                self._exit(call, result, instance, bound_args)
         except FAULTS as error:
             self.faults.note("span_exit", error)
 
@@ -264,11 +264,16 @@ class Spans:
         by_id[call.id] = call
         call.token = opened.current.set(call)
 
-    def _exit(self, call: Call, result: Any, instance: object) -> None:
+    def _exit(self, call: Call, result: Any, instance: object, bound_args: BoundArguments) -> None:
         kind, around = call.kind, call.parent
         if kind is Kind.POSTPROCESSOR:
             if around is not None:
                 self.runs.postprocessed(call, around)
+            if not call.verdicts:
+                ids, made = node_ids(nodes_in(bound_args.arguments)), taken(result)
+                self.recorder.passages_rewritten(
+                    call.run.id, type(instance).__name__, ids, partial(unpacked, made), partial(bare, made)
+                )
         elif kind is Kind.TOOL:
             self.runs.tool_ended(call, result)
         elif isinstance(result, InputRequiredEvent) and kind is Kind.STEP:  # the tool asks a person

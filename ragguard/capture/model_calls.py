@@ -16,8 +16,9 @@ read. What a call was given whose reply is not known is `unknown`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, TypeAlias
 
@@ -44,6 +45,10 @@ _FORGOTTEN = (
     f"a run asked a model more than {MOST_CALLS} times: the first calls are forgotten, and what only they were given "
     "is `unknown`, so that all candidates of these retrievals count. (Logged once)"
 )
+REWRITTEN = "ragguard.rewritten_by"
+"""Metadata key of a passage: the component that put it in after the retrieval, or wrote its text."""
+REWRITINGS_KEPT = 64
+"""The number of a run's latest rewritings that are remembered."""
 Bodies: TypeAlias = Callable[[], dict[str, str]]
 """Returns the texts of candidates without what stands before them there, by the whole texts."""
 
@@ -55,6 +60,34 @@ def notice(metadata: Mapping[str, Any], counted: int) -> str:
         return f"what the model read is unknown: all {counted} candidates are counted"
     judged = metadata.get(JUDGED_ONLY)
     return f"{judged} of the candidates were only judged by a model, and not read" if judged else ""
+
+
+@dataclass(slots=True, eq=False)
+class Rewriting:
+    """The work of a component that was given retrieved passages and gave others: windows around sentences, the parents
+    or the neighbours of chunks, shortened texts."""
+
+    by: str
+    given: frozenset[str]
+    """The ids of the passages that it was given."""
+    gave: Callable[[], Sequence[Passage]]
+    bodies: Bodies
+    after: int
+    """How many model calls there were before it."""
+
+
+def _made_of(candidates: Sequence[Passage], rewritings: Sequence[Rewriting]) -> list[Passage]:
+    """Returns the passages that were made of these candidates, or put in beside them, each with what made it."""
+    ids, known = {one.id for one in candidates if one.id}, {(one.id, one.text) for one in candidates}
+    made: list[Passage] = []
+    for rewriting in rewritings:
+        if not ids & rewriting.given:
+            continue
+        new = [one for one in rewriting.gave() if (one.id, one.text) not in known]
+        known |= {(one.id, one.text) for one in new}
+        ids |= {one.id for one in new if one.id}
+        made += [replace(one, metadata={**one.metadata, REWRITTEN: rewriting.by}) for one in new]
+    return made
 
 
 @dataclass(slots=True, eq=False)
@@ -75,14 +108,19 @@ class EndedStep:
     searched: list[Passage] = field(default_factory=list)
     """The candidates that the search looks for."""
 
-    def sought(self) -> PassageSearch:
-        """Returns the search for the passages that guards have left, in every form in which a prompt may hold them."""
+    def sought(self, rewritings: Sequence[Rewriting] = ()) -> PassageSearch:
+        """Returns the search for the passages that guards have left, in every form in which a prompt may hold them, and
+        for those that components between the retrieval and the model made of them."""
         step = self.event.step
         decision = step.decision if self.decision is None else self.decision
         candidates = step.candidates if decision is None else decision.of(step.candidates)
+        rewritings = [one for one in rewritings if one.after >= self.first]
+        candidates = [*candidates, *_made_of(candidates, rewritings)] if rewritings else candidates
         if self.search is None or candidates != self.searched:
             # A prompt may hold a text without what stands before it, or as a guard has judged it.
             bodies = {} if self.bodies is None else self.bodies()
+            for one in rewritings:
+                bodies = one.bodies() | bodies
             kept = {} if decision is None else {one.id: one.text for one in decision.kept if one.id}
             forms = [[bodies.get(one.text, ""), kept.get(one.id, "")] for one in candidates]
             self.search, self.searched = PassageSearch(candidates, forms), list(candidates)
@@ -101,6 +139,7 @@ class ModelCalls:
         self.answer = ""
         self.has_ended = False
         """True once the run has ended, so that a reply which has not come is not known."""
+        self.rewritings: deque[Rewriting] = deque(maxlen=REWRITINGS_KEPT)
         self._flow: tuple[tuple[object, ...], Flow] | None = None
 
     def retrieved(
@@ -110,6 +149,12 @@ class ModelCalls:
         self.steps[step_id] = EndedStep(event, self.asked_so_far, bodies, followed)
         if len(self.steps) > STEPS_KEPT:
             del self.steps[next(iter(self.steps))]
+
+    def rewritten(
+        self, by: str, given: frozenset[str], gave: Callable[[], Sequence[Passage]], bodies: Bodies
+    ) -> None:
+        """Notes that a component was given passages with these ids, and gave others."""
+        self.rewritings.append(Rewriting(by, given, gave, bodies, self.asked_so_far))
 
     def asked(self, key: object, given: Texts) -> list[str]:
         """Notes that a model is asked; returns the ids of the retrievals that ended since one was asked before."""
@@ -143,7 +188,7 @@ class ModelCalls:
         ended = self.steps[step_id]
         if ended.has_failed:
             return _delivered([])
-        search = ended.sought()
+        search = ended.sought(self.rewritings)
         if not search.passages:
             return _delivered(None)
         calls = list(self._calls.values())
@@ -192,7 +237,7 @@ class ModelCalls:
         replies = sum(call.reply is not None for call in calls)
         state = (self.asked_so_far, replies, len(self.steps), self.answer, self.has_ended)
         if self._flow is None or self._flow[0] != state:
-            searches = [(step.first, step.sought()) for step in self.steps.values()]
+            searches = [(step.first, step.sought(self.rewritings)) for step in self.steps.values()]
             self._flow = state, Flow(calls, self.answer, searches, has_ended=self.has_ended)
         return self._flow[1]
 

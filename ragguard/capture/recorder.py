@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import time
 import zlib
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -331,6 +331,16 @@ class Recorder:
         failed = None if error is None else error_text(error)
         passages = passages if failed is None else []
         self.here.amend(StepAmended(run_id, step_id, passages, decision, error=failed, advice=advice))
+
+    @never_raises
+    def passages_rewritten(
+        self, run_id: str, by: str, given: Iterable[str], gave: Callable[[], Sequence[Passage]],
+        bodies: Bodies = dict,
+    ) -> None:  # fmt: skip
+        """Notes that a component of an open run was given retrieved passages with these ids, and `gave` others: where a
+        model is given those, they are what it read."""
+        if (run := self.here.runs.get(run_id)) is not None and run.model_calls.steps:
+            run.model_calls.rewritten(by, frozenset(given), gave, bodies)
 
     @never_raises
     def model_asked(self, run_id: str, key: object, given: Texts) -> None:

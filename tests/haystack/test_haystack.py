@@ -11,12 +11,14 @@ from haystack.components.builders import PromptBuilder
 from haystack.components.embedders import MockTextEmbedder
 from haystack.components.joiners import DocumentJoiner
 from haystack.components.preprocessors import DocumentSplitter
+from haystack.components.retrievers import SentenceWindowRetriever
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever, InMemoryEmbeddingRetriever
 from haystack.components.writers import DocumentWriter
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.tools import PipelineTool
 
+from ragguard.capture.model_calls import REWRITTEN
 from ragguard.guard import DistractorGuard, TopUtility
 from ragguard_haystack import DocumentGuard, instrument
 
@@ -211,3 +213,27 @@ def test_tracer_that_was_there_sees_every_operation(recorder, captured):
     assert log.names[0] == ("haystack.pipeline.run", False)
     assert [name for name, _ in log.names[1:]] == ["haystack.component.run"] * 3
     assert len(captured.runs) == 1
+
+
+def test_window_around_a_retrieved_sentence_is_what_was_read(recorder, captured):
+    documents = InMemoryDocumentStore()
+    parts = DocumentSplitter(split_by="period", split_length=1).run(
+        [Document(content=f"{BORN} {JUDGE} {FOUNDED}")]
+    )
+    documents.write_documents(parts["documents"])
+    built = Pipeline()
+    built.add_component("retriever", InMemoryBM25Retriever(documents, top_k=1))
+    built.add_component("windows", SentenceWindowRetriever(documents, window_size=1))
+    built.add_component(
+        "prompt", PromptBuilder("{{ windows | join('\n') }}\n{{ question }}", required_variables="*")
+    )
+    built.add_component("model", Model())
+    built.connect("retriever.documents", "windows.retrieved_documents")
+    built.connect("windows.context_windows", "prompt.windows")
+    built.connect("prompt", "model")
+    built.run({"retriever": {"query": "judge"}, "prompt": {"question": QUESTION}})
+    (step,) = captured.run.steps
+    assert [one.text.strip() for one in step.candidates] == [JUDGE]
+    assert [(one.text.strip(), one.metadata[REWRITTEN]) for one in step.passages] == [
+        (f"{BORN} {JUDGE} {FOUNDED}", "windows")
+    ]
