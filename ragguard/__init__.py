@@ -10,10 +10,10 @@ from ragguard.runtime import lazy
 if TYPE_CHECKING:
     from ragguard import errors as errors
     from ragguard import metrics as metrics
+    from ragguard import splitters as splitters
     from ragguard import traces as traces
     from ragguard import world as world
     from ragguard.analysis.hops import print_hops as print_hops
-    from ragguard.capture import splitters as splitters
     from ragguard.capture.anywhere import current_run as current_run
     from ragguard.capture.anywhere import retrieval as retrieval
     from ragguard.capture.anywhere import retrieved as retrieved
@@ -69,7 +69,7 @@ _HOMES = {
 _MODULES = {
     "errors": "ragguard.errors",
     "metrics": "ragguard.metrics",
-    "splitters": "ragguard.capture.splitters",
+    "splitters": "ragguard.splitters",
     "traces": "ragguard.traces",
     "world": "ragguard.world",
 }

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, overload
 from uuid import UUID
 
 from ragguard.capture.handle import RunHandle, Thumb
@@ -46,6 +46,12 @@ class Scores(list[Score]):
     def __init__(self, scores: Iterable[Score], failures: Iterable[Failure] = ()) -> None:
         super().__init__(scores)
         self.failures = list(failures)
+
+
+_OF_CALLBACKS = frozenset(
+    ("raise_error", "run_inline", "ignore_chain", "ignore_retriever", "ignore_llm", "on_chain_start")
+)
+"""Attributes that LangChain asks of its callbacks."""
 
 
 class RagGuard:
@@ -238,6 +244,15 @@ class RagGuard:
     @twin_of(close)
     async def aclose(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as close
         return await in_daemon_thread(lambda: self.close(timeout))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raises AttributeError, with what to do where LangChain takes this object for a callback."""
+        if name in _OF_CALLBACKS:
+            raise AttributeError(
+                "a RagGuard is no LangChain callback: pass callbacks=[RagGuardCallback(rg)], or call instrument(rg) "
+                "once, both of ragguard_langchain"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __enter__(self) -> RagGuard:
         return self

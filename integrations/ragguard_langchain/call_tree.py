@@ -12,6 +12,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from langchain_core.runnables.config import var_child_runnable_config
+
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.handle import innermost
@@ -147,9 +149,18 @@ class CallTree:
         opened.begin_step(call.query, call.name, call.call_metadata, top_k=call.top_k)
         return opened
 
-    def parent(self, id: UUID | None) -> OpenCall | None:
+    def parent(self, id: UUID | None, metadata: Metadata = None) -> OpenCall | None:
         """Returns the open call around one that begins. Returns None for an outermost call, and for the first call
-        inside a `with rg.run(...)` in another call's code: the calls in there belong to that run."""
+        inside a `with rg.run(...)` in another call's code: the calls in there belong to that run.
+
+        A call with callbacks of its own, and a fallback, have no parent for LangChain; it is read from the context,
+        unless the `metadata` say of which run the call is.
+        """
+        if id is None:
+            config = var_child_runnable_config.get()
+            if not config or (metadata and not _DESCRIBES_RUN.isdisjoint(metadata)):
+                return None
+            id = getattr(config.get("callbacks"), "parent_run_id", None)
         call = self.open_call(id)
         if call is None or (handle := innermost(self.recorder)) is None:
             return call

@@ -8,6 +8,7 @@ call once.
 
 from __future__ import annotations
 
+import sys
 from asyncio import CancelledError
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,10 @@ class RagGuardCallback(BaseCallbackHandler):
     ignore_retry = True
     ignore_custom_event = True
 
+    def __new__(cls, *_: Any, **__: Any) -> RagGuardCallback:
+        """Makes a handler that LangGraph tells of interrupts, if LangGraph is there: it tells only its own kind."""
+        return super().__new__(_with_graph_events(cls))
+
     def __init__(
         self,
         rg: RagGuard,
@@ -92,7 +97,8 @@ class RagGuardCallback(BaseCallbackHandler):
             tree = self.tree
             if run_id in tree.open_calls:
                 return
-            parent, name, metadata = tree.parent(parent_run_id), more.get("name"), more.get("metadata")
+            name, metadata = more.get("name"), more.get("metadata")
+            parent = tree.parent(parent_run_id, metadata)
             if parent is not None:
                 tree.child(parent, run_id, more)
             elif name and name.startswith("RunnableEach<") and tree.stands_alone(metadata):
@@ -132,7 +138,7 @@ class RagGuardCallback(BaseCallbackHandler):
             query = query if isinstance(query, str) else question_in(query)
             name, metadata = more.get("name") or "", more.get("metadata")
             top_k = top_k_in(metadata[K]) if metadata and K in metadata else None
-            parent = None if parent_run_id is None else tree.parent(parent_run_id)
+            parent = tree.parent(parent_run_id, metadata)
             if parent is not None:
                 call = tree.child(parent, run_id, more)
             elif tree.is_whole_run(run_id, metadata):
@@ -187,7 +193,7 @@ class RagGuardCallback(BaseCallbackHandler):
         inputs = more.get("inputs")
         query = query_in(inputs) if isinstance(inputs, dict) and inputs else str(input_str)
         metadata, call_id = more.get("metadata"), more.get("tool_call_id") or ""
-        parent = tree.parent(parent_run_id)
+        parent = tree.parent(parent_run_id, metadata)
         if parent is None:
             call = tree.root(run_id, query, metadata or {}, name, call_id=call_id)
         else:
@@ -235,6 +241,12 @@ class RagGuardCallback(BaseCallbackHandler):
         self.tree.model_replied(parent_run_id, run_id, response.generations)
 
     @never_raises
+    def on_interrupt(self, /, event: Any) -> Any:
+        """Notes that LangGraph has stopped a graph, at an interrupt or a breakpoint, until somebody resumes it."""
+        if (call := self.tree.open_call(event.run_id)) is not None:
+            call.run.interrupted = True
+
+    @never_raises
     def guard_decided(self, run_id: UUID | None, verdict: Verdict, query: str, tool_call: str) -> None:
         """Records a guard's decision that was made inside the call with this id; LangChain has no event for it."""
         self.tree.guard_decided(run_id, verdict, query, tool_call)
@@ -264,6 +276,19 @@ class RagGuardCallback(BaseCallbackHandler):
             call.end_tool(self._options.tools, ToolResult(error=error))
         if call.root is None:
             self.tree.end_root(call, NOTHING, question, status, error)
+
+
+_graph_kinds: dict[type, type] = {}
+"""The classes of handlers that LangGraph tells of interrupts, by the classes without it."""
+
+
+def _with_graph_events(cls: type[RagGuardCallback]) -> type[RagGuardCallback]:
+    graph = getattr(sys.modules.get("langgraph.callbacks"), "GraphCallbackHandler", None)
+    if graph is None or issubclass(cls, graph):
+        return cls
+    if cls not in _graph_kinds:
+        _graph_kinds[cls] = type(cls.__name__, (cls, graph), {"__module__": cls.__module__})
+    return _graph_kinds[cls]
 
 
 def _is_resume(inputs: object) -> bool:

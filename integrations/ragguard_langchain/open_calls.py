@@ -18,7 +18,7 @@ from ragguard.capture.events import TurnKey
 from ragguard.capture.pipeline_run import TOOL_CALL, ToolEnd, ToolResult, guard_decided, tool_ended
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
-from ragguard.capture.splitters import Splitter
+from ragguard.capture.splitters import Splitter, search_results
 from ragguard.records import Decision, Passage, TraceContext
 from ragguard.runtime.faults import NOTICES
 from ragguard_langchain.messages import Metadata, block_texts, tool_message, tool_text
@@ -205,6 +205,9 @@ def result_of(output: object, *, declared: bool, by_rule: bool = False) -> ToolR
         return ToolResult(error=text)
     if message is None:
         return ToolResult.of(output, text, declared=declared, by_rule=by_rule)
+    blocks = message.content if isinstance(message.content, list) else []
+    if results := [one for one in blocks if isinstance(one, dict) and one.get("type") == "search_result"]:
+        return ToolResult(documents=search_results(results))
     artifact = message.artifact
     given = ToolResult.of(artifact, "", declared=False, by_rule=by_rule)
     if given.documents is not None or not (declared or by_rule):

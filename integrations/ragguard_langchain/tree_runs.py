@@ -52,6 +52,8 @@ class TreeRun(PipelineRun):
         """Begins the run, once, with what the metadata of its call say of it."""
         if self.begun:
             return
+        if self.names.resumes and not self.question:
+            self.question = self.recorder.here.question_before(self.names.thread)
         if REFERENCES in self.given:
             self.refer(self.given[REFERENCES], f"metadata[{REFERENCES!r}]")
         self.name, self.metadata = (
@@ -77,17 +79,21 @@ class TreeRun(PipelineRun):
         """Ends the run with its tree, unless other code ends the run or the run waits to be resumed."""
         if status == "ok" and self.name and not self.first_query:
             self.recorder.here.calls.seen("chain", self.name)
+        thread = self.names.thread
+        waits = self.interrupted or (bool(thread) and (answer.calls_tools or status == "error"))
         if not self.begun:
-            if status == "ok" and not self.interrupted:
+            if waits and thread:
+                self.recorder.here.waits(thread, question or self.question)
+            elif status == "ok" and not self.interrupted:
                 self.recorder.without_steps(self.id)
             return
-        waits = self.interrupted or (answer.calls_tools and bool(self.names.thread))
         if status == "ok" and waits and self.owned:
             status = "interrupted"
-        waits_for = self.names.thread if waits and status == "interrupted" else ""
+        waits_for = thread if waits and status in ("interrupted", "error") else ""
         self.end(
             None if waits_for else answer.text, status, error,
             question=question or self.question or self.first_query, trace=span_of(self.call), waits_for=waits_for,
+            names=answer.names,
         )  # fmt: skip
         if self.held:
             self.recorder.run_released(self.id, self.call)

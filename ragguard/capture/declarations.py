@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -107,9 +109,12 @@ def warn_of_unknown(given: Mapping[Any, object], what: str, known: Iterable[str]
 
 TOOL = "tool"
 """The kind of a call that an agent's model asked for; only such a call can be declared as a retrieval."""
-_NOT_INSIDE = (
+_STREAMS = (
     ". A LangChain stream begins with its first read: read it inside the run, or have it continue the run "
-    "(ragguard_resume), which then gets its retrievals. A plain thread or pool of threads does not know the run: "
+    "(ragguard_resume), which then gets its retrievals"
+)
+_NOT_INSIDE = (
+    ". A plain thread or pool of threads does not know the run: "
     "submit contextvars.copy_context().run, use asyncio.to_thread, or note the retrieval there with run.retrieved(...)"
 )
 _ATTACH = (
@@ -117,6 +122,10 @@ _ATTACH = (
     "LlamaIndex with instrument(rg)"
 )
 _MOST_NAMES, _NAMES_SHOWN = 50, 8
+_SEARCHES = re.compile(
+    "search|retriev|find|look_?up|quer(y|ies)|fetch|wiki|docs|knowledge|rag", re.IGNORECASE
+)
+"""Parts of the names of tools that search."""
 
 
 class CallLog:
@@ -153,7 +162,7 @@ class CallLog:
         if seen:
             more = f" and {len(seen) - _NAMES_SHOWN} more" if len(seen) > _NAMES_SHOWN else ""
             begin = f"calls that were seen in place of retrievals: {', '.join(seen[:_NAMES_SHOWN])}{more}. What to do: "
-        if tools := self._tools():
+        if tools := sorted(self._tools(), key=lambda name: _SEARCHES.search(name) is None):
             begin += f"if {tools[0]!r} retrieves, declare it with tools={{{tools[0]!r}: SPLITTER}}; "
         return (
             f"{begin}for a retrieval in your own code, call ragguard.retrieved(query, documents) or "
@@ -164,11 +173,12 @@ class CallLog:
         """Warns that a run ended without a step, where a retrieval `is_expected` or tools were called in this process:
         once for the same tools."""
         tools = sorted(self._tools())
+        streams = _STREAMS if "ragguard_langchain" in sys.modules else ""
         if tools or is_expected:
             NOTICES.once(
                 f"a run without a retrieval {tools}",
                 f"the run {run_id!r} ended without a retrieval, so there is nothing to score, if it needed one; "
-                f"{self.what_to_do()}{_NOT_INSIDE}. (Logged once a process for the same tools)",
+                f"{self.what_to_do()}{streams}{_NOT_INSIDE}. (Logged once a process for the same tools)",
             )
 
     def _tools(self) -> list[str]:

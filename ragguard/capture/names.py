@@ -10,7 +10,7 @@ QUESTIONS = (
 CONVERSATIONS = frozenset(("messages", "input_messages", "message", "chat_history"))
 """Names of a question that hold messages, of which no tool's argument is a query."""
 ANSWERS = (
-    "messages", "answer", "answers", "replies", "final_answer", "response", "final_response",
+    "messages", "answer", "final_report", "answers", "replies", "final_answer", "response", "final_response",
     "output", "result", "text", "generation", "content", "reply", "completion", "summary", "report", "data", "outputs",
     "generations", "message",
 )  # fmt: skip

@@ -81,6 +81,8 @@ _UNDECIDED = (
 )
 UNDECIDED_KEPT = 16
 """The number of decisions of a run that wait for their retrievals."""
+WAITING_KEPT = 256
+"""The number of interrupted runs of this process whose retrievals are remembered until they are resumed."""
 CUT_SHORT_KEPT = 65_536
 """The number of runs closed at the bound of open runs that are remembered until they end."""
 
@@ -154,6 +156,8 @@ class OpenRuns:
         """The id of the latest open run that the application calls so, by the id that it gave."""
         self._cut_short: dict[str, None] = {}
         """The latest runs that were closed since too many were open: the end of each is still recorded."""
+        self._waiting: dict[str, tuple[str, ModelCalls]] = {}
+        """The question and the retrievals of the latest runs that wait to be resumed, by their threads."""
         self.counts: Counter[Literal["runs", "steps", "unsampled", "cut_short"]] = Counter()
         """The numbers of captured runs and steps, of runs that were not sampled, and of runs that were closed since too
         many were open, and have not ended since."""
@@ -169,6 +173,8 @@ class OpenRuns:
             if (known := self.runs.get(run.id)) is not None:
                 return known
             self.runs[run.id] = run
+            if run.names.resumes and (waiting := self._waiting.pop(run.names.thread, None)) is not None:
+                run.model_calls = waiting[1]
             if name := run.names.caller_id:
                 if name in self.names and run.sampled:
                     NOTICES.warn("run id used twice", _TWICE.format(name, run.id), pause=1.0)
@@ -263,6 +269,8 @@ class OpenRuns:
         end.metadata = {**run.notes, **end.metadata} if run.notes else end.metadata
         for step_id in run.model_calls.ended(end.answer or ""):
             self.amend(StepAmended(run.id, step_id, partial(run.model_calls.read, step_id)), run)
+        if end.waits_for:
+            self.waits(end.waits_for, end.question, run.model_calls)
         by_hand = run.collected is not None
         if run.undecided:
             NOTICES.once("a guard's decision without a retrieval", _UNDECIDED.format(run.id))
@@ -276,6 +284,21 @@ class OpenRuns:
             end.ended_ns = time.time_ns()
             run.final = end
         self.emit(run)
+
+    def waits(self, thread: str, question: str, calls: ModelCalls | None = None) -> None:
+        """Remembers an interrupted run until its thread is resumed: what was retrieved before may be read then."""
+        calls = calls or ModelCalls()
+        calls.answer, calls.has_ended = "", False
+        with self.lock:
+            self._waiting.pop(thread, None)
+            self._waiting[thread] = question, calls
+            if len(self._waiting) > WAITING_KEPT:
+                del self._waiting[next(iter(self._waiting))]
+
+    def question_before(self, thread: str) -> str:
+        """Returns the question of the run that waits for a thread; '' where none does."""
+        waiting = self._waiting.get(thread)
+        return "" if waiting is None else waiting[0]
 
     def emit(self, run: OpenRun, event: Event | None = None) -> None:
         """Hands on one of the events that `run.emitting` counts; after the last one the run's end."""
@@ -295,12 +318,12 @@ class OpenRuns:
             self.faults.note("intake", error)
 
     @never_raises
-    def sweep(self) -> None:
-        """Ends runs and calls that nothing else will end."""
-        now = self._clock()
+    def sweep(self, ttl: float | None = None) -> None:
+        """Ends runs and calls that nothing else will end; with a `ttl` of 0 all of them, as at the end of capture."""
+        now, ttl = self._clock(), self._ttl if ttl is None else ttl
         with self.lock:
-            old = [run for run in self.runs.values() if now - run.touched >= self._ttl]
+            old = [run for run in self.runs.values() if now - run.touched >= ttl]
         for run in old:
             self.close(run, RunEnded(run.id, "abandoned"))
         for listener in self.listeners.values():
-            listener.sweep(self._ttl)
+            listener.sweep(ttl)

@@ -18,13 +18,19 @@ from ragguard.capture.events import UNNAMED, RunEnded, RunNames
 from ragguard.capture.handle import innermost
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
+from ragguard.capture.shapes import spoken
 from ragguard.capture.snapshot import documents_in, text_in
-from ragguard.capture.splitters import Splitter, json_passages, search_results
+from ragguard.capture.splitters import Splitter, found, json_passages, search_results
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage, Status, TraceContext
 from ragguard.runtime.arguments import references_of
 from ragguard.runtime.faults import NOTICES, describe
 
+_NO_ANSWER = (
+    "the run {!r} ended without an answer: none of the usual names is in what the pipeline gave, which has {}. Say "
+    "which one is it: answer=NAME, or a function of the output, where capture is attached; or run.answered(...). "
+    "(Logged once)"
+)
 NAME, REFERENCES = "ragguard_name", "ragguard_references"
 RUN_ID, RESUME = "ragguard_run_id", "ragguard_resume"
 RUN_KEYS = (REFERENCES, NAME, RUN_ID, RESUME)
@@ -107,10 +113,10 @@ class PipelineRun:
 
     def end(
         self, answer: str | None, status: Status = "ok", error: BaseException | None = None, *, question: str = "",
-        trace: TraceContext | None = None, waits_for: str = "",
+        trace: TraceContext | None = None, waits_for: str = "", names: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """Ends the run, once; other code that holds the run learns of the question and the answer. `waits_for` names
-        what resumes a run that was interrupted."""
+        what resumes a run that was interrupted; `names` are those in an output that has no answer."""
         if self.over:
             return
         self.over = self.owned
@@ -119,6 +125,11 @@ class PipelineRun:
         if status == "cancelled" and self.waits:
             status = "interrupted"
         failed = self.owned and status == "error"
+        answer = spoken(answer)
+        if status == "ok" and not answer and names:
+            NOTICES.once(
+                "a run without an answer", _NO_ANSWER.format(self.id, ", ".join(map(repr, names[:12])))
+            )
         end = RunEnded(
             self.id, status, answer, question, sub_questions=self.sub_questions, trace=trace,
             metadata={"error": describe(error)} if failed and error is not None else {}, waits_for=waits_for,
@@ -244,7 +255,16 @@ class ToolResult:
         if not self.blocks and (self.structure is None or items == []):
             return []
         try:
-            return [passage for block in self.blocks or [self.text] for passage in splitter(block)]
+            passages = [passage for block in self.blocks or [self.text] for passage in splitter(block)]
+            if passages or splitter is found or not self.text.strip():
+                return passages
+            NOTICES.once(
+                "a splitter that finds nothing",
+                "a splitter in tools={...} made no passage of a tool's text, so that the whole text is one passage. If "
+                "that means that nothing was found, return [] from the tool as data, or name the tool in a list, "
+                "tools=[...]. (Logged once)",
+            )
+            return [self.text]
         except Exception:
             if items is None:
                 raise

@@ -13,6 +13,7 @@ Every integration and the reader of traces ask here. No framework is imported: o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -22,6 +23,8 @@ from ragguard.capture.snapshot import answer_of, is_document
 DEEPEST = 8
 """The most layers of mappings, lists and messages that are looked through."""
 _ROLES = frozenset((*USER, *ASSISTANT, "system", "developer", "tool", "function"))
+_RAW = "raw"
+_THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL)
 _STRUCTURED = "structured_response"
 """The name under which agents give an answer whose form the application has chosen."""
 _SEVERAL = {"replies": -1, "generations": -1, "answers": 0}
@@ -53,6 +56,8 @@ class Answer(NamedTuple):
     text: str | None = None
     calls_tools: bool = False
     """True where the last message is a request for tools: the agent was stopped before its answer."""
+    names: tuple[str, ...] = ()
+    """The names in an output that has no answer."""
 
 
 class ModelContent(NamedTuple):
@@ -233,10 +238,14 @@ def answer_in(value: Any, read: Read = as_it_is, *, whole: bool = False, depth: 
     if isinstance(value, (list, tuple)):
         return _answer_of_list(value, read, whole, depth)
     fields = fields_of(value)
-    if (structured := fields.get(_STRUCTURED)) is not None:
+    structured = fields.get(_STRUCTURED)
+    if "raw" in fields and "parsing_error" in fields:  # of LangChain's `include_raw=True`
+        structured = fields.get("parsed")
+        fields = {_RAW: fields["raw"]}
+    if structured is not None:
         named = (one for name in ANSWERS if isinstance(one := fields_of(structured).get(name), str) and one)
         return Answer(next(named, None) or _json_of(structured))
-    for name in ANSWERS:
+    for name in (_RAW, *ANSWERS):
         if not (held := fields.get(name)):
             continue
         if isinstance(held, list) and name in _SEVERAL:
@@ -245,7 +254,7 @@ def answer_in(value: Any, read: Read = as_it_is, *, whole: bool = False, depth: 
         if answer.text or answer.calls_tools:
             return answer
     if not whole:
-        return NOTHING
+        return Answer(names=tuple(str(name) for name in fields if not str(name).startswith("_")))
     plain = [one for one in fields.values() if isinstance(one, _PLAIN)]
     if len(plain) == 1 and isinstance(plain[0], str):
         return Answer(plain[0])
@@ -261,7 +270,12 @@ def _answer_of_list(
 ) -> Answer:  # fmt: skip
     if items and is_document(items[0]):
         return NOTHING
+    if isinstance(items, tuple) and not whole and len(items) > 1 and message_of(items) is None:
+        answers = (answer_in(item, read, depth=depth - 1) for item in items)
+        return next((answer for answer in answers if answer.text), NOTHING)
     if messages := messages_in(items, read, depth):
+        if messages[-1].role == "tool":  # of a tool whose result the agent returns as it is
+            return Answer(messages[-1].text or None)
         for message in reversed(messages):
             if message.role in ASSISTANT:
                 return Answer(message.text or None, bool(_calls_of(message.source)))
@@ -271,6 +285,13 @@ def _answer_of_list(
     if len(items) == 1:
         return answer_in(items[0], read, whole=whole, depth=depth - 1)
     return Answer(answer_of(items)[0] or None) if whole else NOTHING
+
+
+def spoken(text: str | None) -> str | None:
+    """Returns an answer without the thoughts that a model has written down before it."""
+    if text is None or "<think" not in text:
+        return text
+    return _THOUGHTS.sub("", text).strip() or None
 
 
 def content_in(value: Any, read: Read = as_it_is) -> ModelContent:

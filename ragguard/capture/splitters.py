@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from ragguard.capture.names import IDS, LISTS, LISTS_AROUND, RESULTS, TEXTS
-from ragguard.capture.shapes import DEEPEST, unwrapped
+from ragguard.capture.shapes import DEEPEST, text_in, unwrapped
 from ragguard.capture.snapshot import passage
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
@@ -89,6 +89,8 @@ OBJECT = re.compile(r"<?[A-Za-z_][\w.]*(\(\w+=|\(\)\Z| object at )")
 """The beginning of an object's repr, as some instrumentations log objects."""
 LONGEST = 16 * 2**20
 """The most characters of JSON that are parsed."""
+_SEARCH_RESULT = "search_result"
+"""The type of the content blocks in which some models take what was found."""
 _BLOCK_FIELDS = {"type", "text", "annotations", "id"}
 _EVIDENCE = (*IDS, "title", "score", "relevance_score", "distance", "file_name", "filename")
 """Names of which a found item has one beside its text."""
@@ -142,7 +144,10 @@ def _found(value: object, declared: bool, depth: int) -> list[Passage] | None:
         if isinstance(held, (list, Mapping)) and (inner := _found(held, declared, depth - 1)) is not None:
             return inner
     content = value.get("content")
-    return _found(content, declared, depth - 1) if isinstance(content, str) else None
+    if isinstance(content, str) and (inner := _found(content, declared, depth - 1)) is not None:
+        return inner
+    only = _item(value, declared) if declared or value.get("type") == _SEARCH_RESULT else None
+    return None if only is None else [only]
 
 
 def _in_list(items: list[Any], declared: bool, depth: int) -> list[Passage] | None:
@@ -179,6 +184,8 @@ def _document(item: Mapping[str, Any]) -> Passage | None:
 
 def _item(item: Mapping[str, Any], declared: bool) -> Passage | None:
     """Returns the passage of an item of a search result; None for an item of another kind of list."""
+    if item.get("type") == _SEARCH_RESULT and not isinstance(item.get("content"), str):
+        item = {**item, "content": text_in(item.get("content"))}
     highlights = item.get("highlights")
     if isinstance(highlights, list) and not any(isinstance(item.get(name), str) for name in TEXTS):
         item = {**item, "text": "\n".join(str(one) for one in highlights)}

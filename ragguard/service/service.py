@@ -290,6 +290,7 @@ class Service:
         with self._ending:
             if self._complete_at_end is not None:
                 return self._report(self._complete_at_end, began)
+            self.recorder.here.sweep(0.0)  # what is open now, nothing will end
             report = self.flush(timeout) if self.intake.started else self._report(True, began)
             if self._end(began + timeout) and self.intake.started:
                 report = self._report(not self._left.pending, began)

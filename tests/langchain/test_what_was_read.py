@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
 from typing import Any, TypedDict
 
 import pytest
@@ -10,14 +12,21 @@ from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_classic.retrievers.document_compressors import LLMChainExtractor
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, interrupt
+from support.captured import CapturedInStore
 from support.langchain_agents import QUESTION, asked, search_tool
 from support.langchain_parts import ListRetriever, call, says
 
 import ragguard
+from ragguard import RagGuard
+from ragguard.capture.recorder import Recorder
+from ragguard.capture.shapes import answer_in
+from ragguard_langchain import RagGuardCallback, instrument, uninstrument
 
 OSLO = "Nordlys is a shipping firm that is based in Oslo; it was founded by Ada Berg in 1922."
 BERGEN = "Skagen is a fishing firm that is based in Bergen; it was founded by Olav Dahl in 1931."
@@ -82,18 +91,26 @@ def test_a_word_as_the_answer_of_an_agent_that_is_a_tool(captured, config, answe
     assert [len(passages) for passages in read(captured)] == [2]
 
 
+@pytest.fixture
+def attached(rg):
+    instrument(rg)
+    yield
+    uninstrument()
+
+
 class Other(BaseCallbackHandler):
     """Another tracer's callback."""
 
 
-def test_call_with_callbacks_of_its_own_belongs_to_the_run_around_it(captured, config):
+def test_call_with_callbacks_of_its_own_belongs_to_the_run_around_it(captured, rg, attached):
     model, retriever = says("Ada Berg founded it."), ListRetriever(count=1)
 
     def answer(question: str) -> str:
         (found,) = retriever.invoke(question, {"callbacks": [Other()]})
         return str(model.invoke(f"From {found.page_content}", {"callbacks": [Other()]}).content)
 
-    RunnableLambda(answer).invoke(QUESTION, config)
+    RunnableLambda(answer).invoke(QUESTION)
+    assert len(captured.runs) == 1
     assert read(captured) == [[f"shelf 0 about {QUESTION}"]]
 
 
@@ -121,3 +138,179 @@ def test_fallback_at_the_top_joins_the_run(captured, config):
     assert [(run.question, run.answer, len(run.steps)) for run in captured.runs] == [
         (QUESTION, "Ada Berg", 2)
     ]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "answer"),
+    [
+        ({"final_report": "A long report."}, "A long report."),
+        ({"messages": [HumanMessage("q"), AIMessage("", tool_calls=[call("now")]),
+                       ToolMessage("noon", tool_call_id="1")]},
+         "noon"),
+        ({"raw": AIMessage("", tool_calls=[call("Answer", founder="Ada")]), "parsed": {"founder": "Ada"},
+          "parsing_error": None}, '{"founder": "Ada"}'),
+        (("Ada Berg", {"tokens": 3}), "Ada Berg"),
+    ],
+)  # fmt: skip
+def test_answers_in_less_usual_places(outputs, answer):
+    assert answer_in(outputs).text == answer
+
+
+def retrieving(gives):
+    def work(question: str) -> Any:
+        ListRetriever(count=1).invoke(question)
+        return gives
+
+    return RunnableLambda(work)
+
+
+def test_thoughts_are_no_answer(captured, config):
+    retrieving("<think>Is it Ada?\nYes.</think>\n\nAda Berg").invoke(QUESTION, config)
+    assert captured.run.answer == "Ada Berg"
+
+
+def test_output_without_an_answer_is_said_with_its_names(captured, config, caplog):
+    retrieving({"verdict_of_judge": 3, "sources": []}).invoke(QUESTION, config)
+    assert captured.run.answer is None
+    assert "'verdict_of_judge', 'sources'" in caplog.text
+    assert "answer=NAME" in caplog.text
+
+
+@pytest.fixture
+def stored():
+    return CapturedInStore()
+
+
+@pytest.fixture
+def rg_stored(stored):
+    return SimpleNamespace(recorder=Recorder(stored))
+
+
+class Review(TypedDict):
+    question: str
+    found: list[str]
+    answer: str
+
+
+def review(model, approve):
+    def search(state: Review) -> dict[str, Any]:
+        return {"found": [one.page_content for one in ListRetriever(count=3).invoke("firms")]}
+
+    def pick(state: Review) -> dict[str, Any]:
+        return {"found": [state["found"][int(interrupt("which?"))]]} if approve else {}
+
+    def write(state: Review) -> dict[str, Any]:
+        return {"answer": model.invoke(f"From {state['found']}: {state['question']}").content}
+
+    graph = StateGraph(Review)
+    for name, node in (("search", search), ("pick", pick), ("write", write)):
+        graph.add_node(name, node)
+    graph.add_edge(START, "search")
+    graph.add_edge("search", "pick")
+    graph.add_edge("pick", "write")
+    graph.add_edge("write", END)
+    return graph
+
+
+def test_what_a_person_picked_before_the_model_was_asked_is_what_was_read(stored, rg_stored):
+    graph = review(says("Ada Berg founded it."), True).compile(checkpointer=InMemorySaver())
+    config = {"callbacks": [RagGuardCallback(rg_stored)], "configurable": {"thread_id": "t"}}
+    graph.invoke({"question": QUESTION}, config)
+    assert stored.run.status == "interrupted"
+    graph.invoke(Command(resume="1"), config)
+    run = stored.run
+    assert (run.status, run.question, run.answer) == ("ok", QUESTION, "Ada Berg founded it.")
+    assert [[one.text for one in step.passages] for step in run.steps] == [["shelf 1 about firms"]]
+
+
+def test_breakpoint_of_the_graph_interrupts_the_run_which_goes_on(stored, rg_stored):
+    graph = review(says("Ada Berg founded it."), False).compile(
+        checkpointer=InMemorySaver(), interrupt_before=["write"]
+    )
+    config = {"callbacks": [RagGuardCallback(rg_stored)], "configurable": {"thread_id": "t"}}
+    graph.invoke({"question": QUESTION}, config)
+    assert stored.run.status == "interrupted"
+    graph.invoke(None, config)
+    assert len(stored.runs) == 1
+    assert (stored.run.status, stored.run.answer, len(stored.run.steps)) == ("ok", "Ada Berg founded it.", 1)
+    assert len(stored.run.steps[0].passages) == 3
+
+
+def test_approving_the_first_search_keeps_the_question(stored, rg_stored):
+    @tool(response_format="content_and_artifact")
+    def careful(query: str) -> Any:
+        """Asks before it searches."""
+        interrupt("may I?")
+        return "found", [Document("It was founded by Ada Berg.")]
+
+    built = create_agent(
+        says(call("careful", query="firm"), "Ada Berg"), [careful], checkpointer=InMemorySaver()
+    )
+    config = {"callbacks": [RagGuardCallback(rg_stored)], "configurable": {"thread_id": "t"}}
+    built.invoke(asked(), config)
+    built.invoke(Command(resume="yes"), config)
+    assert (stored.run.question, stored.run.answer, len(stored.run.steps)) == (QUESTION, "Ada Berg", 1)
+
+
+def test_run_that_crashed_goes_on_from_its_checkpoint(stored, rg_stored):
+    fails = [True]
+
+    class Fragile(type(says())):
+        def _generate(self, *args, **kwargs):
+            if fails.pop() if fails else False:
+                raise OSError("the server is away")
+            return super()._generate(*args, **kwargs)
+
+    graph = review(Fragile(turns=["Ada Berg founded it."]), False).compile(checkpointer=InMemorySaver())
+    config = {"callbacks": [RagGuardCallback(rg_stored)], "configurable": {"thread_id": "t"}}
+    with pytest.raises(OSError, match="away"):
+        graph.invoke({"question": QUESTION}, config)
+    graph.invoke(None, config)
+    assert len(stored.runs) == 1
+    assert (stored.run.status, stored.run.answer, len(stored.run.steps)) == ("ok", "Ada Berg founded it.", 1)
+
+
+def test_search_result_blocks_of_a_message_are_passages(captured, config):
+    @tool
+    def search(query: str) -> Any:
+        """Searches."""
+        return [
+            {"type": "search_result", "source": "https://a.example", "title": "A",
+             "content": [{"type": "text", "text": OSLO}]},
+        ]  # fmt: skip
+
+    create_agent(says(call("search", query="firm"), "Ada Berg"), [search]).invoke(asked(), config)
+    assert [(one.text, one.id) for one in captured.run.steps[0].candidates] == [(OSLO, "https://a.example")]
+
+
+def test_splitter_that_finds_nothing_leaves_the_whole_text_and_says_so(captured, rg, caplog):
+    @tool
+    def search(query: str) -> str:
+        """Searches."""
+        return OSLO
+
+    config = {"callbacks": [RagGuardCallback(rg, tools={"search": lambda text: []})]}
+    create_agent(says(call("search", query="firm"), "Ada Berg"), [search]).invoke(asked(), config)
+    assert [one.text for one in captured.run.steps[0].candidates] == [OSLO]
+    assert "made no passage" in caplog.text
+
+
+def test_a_ragguard_as_a_callback_says_what_to_pass():
+    with RagGuard(engine=None, store=None) as rg, pytest.raises(AttributeError, match="RagGuardCallback"):
+        RunnableLambda(str).invoke("x", {"callbacks": [rg]})
+
+
+def test_splitters_are_imported_by_their_public_name():
+    from ragguard.splitters import paragraphs
+
+    assert paragraphs("a\n\nb") == ["a", "b"]
+
+
+async def test_bare_retriever_that_timed_out_is_kept_as_abandoned(tmp_path):
+    rg = RagGuard(engine=None, store=tmp_path / "kept.db")
+    slow = ListRetriever(gate=asyncio.Event())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(slow.ainvoke("firms", {"callbacks": [RagGuardCallback(rg)]}), 0.05)
+    await rg.aclose()
+    with RagGuard(engine=None, store=tmp_path / "kept.db") as again:
+        assert [(run.question, run.status) for run in again.runs()] == [("firms", "abandoned")]
