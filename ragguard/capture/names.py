@@ -19,7 +19,7 @@ MESSAGES = (
     "messages", "message", "input_messages", "chat_history", "input", "generations", "output",
 )  # fmt: skip
 """Names of what holds the messages of a model's prompt or reply."""
-BLOCKS = ("text", "content", "response", "parts", "blocks", "contents")
+BLOCKS = ("text", "content", "response", "result", "output", "parts", "blocks", "contents")
 """Names of what holds the text of a message, or of a block of its content."""
 USER, ASSISTANT = ("user", "human"), ("assistant", "ai", "model", "AIMessageChunk")
 """The roles of those who ask and of those who answer."""

@@ -12,13 +12,13 @@ Every integration and the reader of traces ask here. No framework is imported: o
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from ragguard.capture.names import ANSWERS, ASSISTANT, BLOCKS, CONVERSATIONS, MESSAGES, QUESTIONS, USER
 from ragguard.capture.snapshot import answer_of, is_document
+from ragguard.capture.tool_calls import ToolCall, calls_of, json_text, results_of
 
 DEEPEST = 8
 """The most layers of mappings, lists and messages that are looked through."""
@@ -31,14 +31,6 @@ _SEVERAL = {"replies": -1, "generations": -1, "answers": 0}
 """The names under which several answers stand, and which of them counts."""
 _PLAIN = (str, int, float)
 Read: TypeAlias = Callable[[Any], Any]
-
-
-class ToolCall(NamedTuple):
-    """A request of a model for a tool."""
-
-    id: str
-    arguments: str
-    """The arguments as JSON."""
 
 
 class ChatMessage(NamedTuple):
@@ -109,9 +101,15 @@ def text_in(content: Any) -> str:
     if isinstance(content, (list, tuple)):
         return "\n".join(filter(None, map(text_in, content)))
     if isinstance(content, Mapping):
-        return next((text_in(content[name]) for name in BLOCKS if content.get(name)), "")
-    text = getattr(content, "text", None)
-    return text if isinstance(text, str) else ""
+        for name in BLOCKS:
+            held = content.get(name)
+            if text := text_in(held):
+                return text
+            if held and name in ("response", "result") and isinstance(held, (Mapping, list)):
+                return json_text(held)  # a tool's result as data
+        return ""
+    own = getattr(content, "text", None)
+    return own if isinstance(own, str) else ""
 
 
 def message_of(item: Any) -> ChatMessage | None:
@@ -234,7 +232,7 @@ def answer_in(value: Any, read: Read = as_it_is, *, whole: bool = False, depth: 
     if not depth or value is None or is_document(value):
         return NOTHING
     if (message := message_of(value)) is not None:
-        return Answer(message.text or None, bool(_calls_of(message.source)))
+        return Answer(message.text or None, bool(calls_of(message.source)))
     if isinstance(value, (list, tuple)):
         return _answer_of_list(value, read, whole, depth)
     fields = fields_of(value)
@@ -278,7 +276,7 @@ def _answer_of_list(
             return Answer(messages[-1].text or None)
         for message in reversed(messages):
             if message.role in ASSISTANT:
-                return Answer(message.text or None, bool(_calls_of(message.source)))
+                return Answer(message.text or None, bool(calls_of(message.source)))
             if message.role in USER:
                 break
         return NOTHING
@@ -315,8 +313,8 @@ def _collect(value: Any, read: Read, content: ModelContent, depth: int) -> None:
         return
     elif (message := message_of(value)) is not None:
         content.texts.append(message.text)
-        content.calls.extend(_calls_of(message.source))
-        content.results.extend(_results_of(message.source))
+        content.calls.extend(calls_of(message.source))
+        content.results.extend(results_of(message.source))
     elif isinstance(value, Mapping):
         if messages := messages_in(value, read, depth):
             for one in messages:
@@ -333,59 +331,3 @@ def _collect(value: Any, read: Read, content: ModelContent, depth: int) -> None:
         _collect(held, read, content, depth - 1)
     elif text := text_in(value):
         content.texts.append(text)
-
-
-def _part(item: Any, *names: str) -> Any:
-    """Returns the first of these parts of a mapping or an object that it has."""
-    for name in names:
-        value = item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
-        if value is not None:
-            return value
-    return None
-
-
-def _blocks_of(message: Any) -> list[Any]:
-    """Returns the blocks of a message's content."""
-    if isinstance(message, (list, tuple)):
-        return []
-    held = [_part(message, name) for name in ("content", "parts", "blocks")]
-    return [block for one in held if isinstance(one, (list, tuple)) for block in one]
-
-
-def _calls_of(message: Any) -> list[ToolCall]:
-    """Returns the requests for tools in a message, in the form of any framework or provider."""
-    if isinstance(message, (list, tuple)):
-        return []
-    more = _part(message, "additional_kwargs")
-    listed = _part(message, "tool_calls") or (_part(more, "tool_calls") if more else None)
-    kinds = ("tool_call", "tool_use", "function_call")
-    blocks = [one for one in _blocks_of(message) if _part(one, "type", "block_type") in kinds]
-    calls: dict[ToolCall, None] = {}
-    for one in [*(listed if isinstance(listed, (list, tuple)) else ()), *blocks]:
-        function = _part(one, "function")
-        given = _part(one if function is None else function, "args", "arguments", "tool_kwargs", "input")
-        calls[ToolCall(str(_part(one, "id", "tool_call_id", "call_id") or ""), _json(given))] = None
-    return list(calls)
-
-
-def _json(arguments: Any) -> str:
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return str(arguments)
-    return json.dumps(arguments, sort_keys=True, ensure_ascii=False, default=str)
-
-
-def _results_of(message: Any) -> list[str]:
-    """Returns the ids of the requests for tools whose results a message holds."""
-    if isinstance(message, (list, tuple)):
-        return []
-    more = _part(message, "additional_kwargs")
-    ids = [_part(message, "tool_call_id"), _part(more, "tool_call_id") if more else None]
-    ids += [_part(_part(one, "origin"), "id") for one in _part(message, "tool_call_results") or ()]
-    blocks = (
-        one for one in _blocks_of(message) if _part(one, "type") in ("tool_result", "tool_call_response")
-    )
-    ids += [_part(block, "tool_use_id", "id") for block in blocks]
-    return [str(one) for one in ids if one]

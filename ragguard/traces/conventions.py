@@ -24,11 +24,19 @@ KINDS: Mapping[tuple[str, str], Mapping[str, Kind]] = {
         "tool": "tool", "llm": "model", "chat_model": "model", "guardrail": "guard", "task": "task",
         "memory": "other", "embedding": "other", "parser": "other", "evaluator": "other", "unknown": "task",
     },
+    ("Vercel AI SDK", "ai.operationId"): {
+        "ai.generatetext": "agent", "ai.streamtext": "agent", "ai.generateobject": "agent",
+        "ai.streamobject": "agent",
+        "ai.generatetext.dogenerate": "model", "ai.streamtext.dostream": "model",
+        "ai.generateobject.dogenerate": "model",
+        "ai.streamobject.dostream": "model", "ai.toolcall": "tool", "*": "other",
+    },
     ("OpenTelemetry GenAI", "gen_ai.operation.name"): {
         "retrieval": "retrieval", "search_memory": "retrieval", "execute_tool": "tool", "invoke_agent": "agent",
         "invoke_workflow": "chain", "chat": "model", "text_completion": "model", "generate_content": "model",
         "create_agent": "other", "embeddings": "other", "create_memory": "other", "update_memory": "other",
-        "delete_memory": "other", "plan": "other",
+        "delete_memory": "other", "upsert_memory": "other", "create_memory_store": "other",
+        "delete_memory_store": "other", "fetch_response": "other", "apply_guardrail": "guard", "plan": "other",
     },
     ("OpenTelemetry GenAI", "mcp.method.name"): {"tools/call": "tool", "*": "other"},
     ("OpenLLMetry", "gen_ai.operation.name"): {"vector_db_retrieve": "retrieval"},
@@ -43,7 +51,8 @@ value. The first attribute that says it counts."""
 NAMES: Mapping[str, tuple[str, ...]] = {
     "query": (
         "reranker.query", "input.value", "langfuse.observation.input", "mlflow.spanInputs",
-        "gen_ai.retrieval.query.text", "gen_ai.memory.query.text", "tool.arguments", "traceloop.entity.input",
+        "gen_ai.retrieval.query.text", "gen_ai.memory.query.text", "ai.toolCall.args", "tool.arguments",
+        "traceloop.entity.input",
     ),
     "documents": (
         "retrieval.documents.{i}.document", "reranker.output_documents.{i}.document", "langfuse.observation.output",
@@ -56,36 +65,44 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "top k": ("reranker.top_k", "gen_ai.retrieval.top_k", "db.vector.query.top_k"),
     "input": (
         "input.value", "langfuse.trace.input", "langfuse.observation.input", "mlflow.spanInputs",
-        "gen_ai.tool.call.arguments", "gen_ai.input.messages", "tool.arguments", "traceloop.entity.input",
+        "gen_ai.tool.call.arguments", "gen_ai.input.messages", "ai.prompt", "ai.toolCall.args",
+        "tool.arguments", "traceloop.entity.input",
     ),
     "output": (
         "output.value", "langfuse.trace.output", "langfuse.observation.output", "mlflow.spanOutputs",
-        "gen_ai.tool.call.result", "gen_ai.output.messages", "traceloop.entity.output",
+        "ai.response.text", "ai.response.object", "ai.toolCall.result", "gen_ai.tool.call.result",
+        "gen_ai.output.messages", "traceloop.entity.output",
     ),
     "prompt of a model": (
         "llm.input_messages.{i}.message", "llm.prompts.{i}.prompt", "langfuse.observation.input", "mlflow.spanInputs",
-        "gen_ai.input.messages", "gen_ai.prompt.{i}",
+        "ai.prompt.messages", "gen_ai.input.messages", "gen_ai.prompt.{i}",
     ),
     "reply of a model": (
         "llm.output_messages.{i}.message", "llm.choices.{i}.completion", "langfuse.observation.output",
-        "mlflow.spanOutputs", "gen_ai.output.messages", "gen_ai.completion.{i}",
+        "mlflow.spanOutputs", "ai.response.text", "ai.response.object", "gen_ai.output.messages",
+        "gen_ai.completion.{i}",
     ),
     "model": (
-        "llm.model_name", "langfuse.observation.model.name", "mlflow.llm.model", "gen_ai.response.model",
+        "llm.model_name", "langfuse.observation.model.name", "mlflow.llm.model", "ai.response.model",
+        "ai.model.id", "gen_ai.response.model",
         "gen_ai.request.model",
     ),
     "tokens read": (
         "llm.token_count.prompt", "langfuse.observation.usage_details", "mlflow.chat.tokenUsage",
-        "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens",
+        "ai.usage.inputTokens", "ai.usage.promptTokens", "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens",
     ),
     "tokens written": (
         "llm.token_count.completion", "langfuse.observation.usage_details", "mlflow.chat.tokenUsage",
-        "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens",
+        "ai.usage.outputTokens", "ai.usage.completionTokens", "gen_ai.usage.output_tokens",
+        "gen_ai.usage.completion_tokens",
     ),
     "cost": ("llm.cost.total", "langfuse.observation.cost_details", "mlflow.llm.cost"),
     "tool": (
-        "tool.name", "tool_call.function.name", "gen_ai.tool.name", "gen_ai.data_source.id", "traceloop.entity.name",
+        "tool.name", "tool_call.function.name", "ai.toolCall.name", "gen_ai.tool.name",
+        "gen_ai.data_source.id", "traceloop.entity.name",
     ),
+    "name": ("gen_ai.agent.name", "ai.telemetry.functionId"),
+    "requests of a model": ("ai.response.toolCalls",),
     "session": (
         "session.id", "langfuse.session.id", "mlflow.trace.session", "gen_ai.conversation.id",
         "traceloop.association.properties.session_id", "traceloop.association.properties.thread_id",

@@ -18,6 +18,7 @@ from pathlib import Path
 from ragguard.errors import InvalidInput
 from ragguard.storage.files.runfile import LONGEST_LINE, json_of_line, opened, raw_lines
 from ragguard.traces.pulled import SCHEMES, since_time, spans_at
+from ragguard.traces.record import kind_of
 from ragguard.traces.runs import TracedRun, runs_of_trace
 from ragguard.traces.spool import Spool
 from ragguard.traces.trace_spans import (
@@ -31,6 +32,11 @@ from ragguard.traces.trace_spans import (
 
 _MOST_NAMED = 100
 """The most lines that cannot be read that are named."""
+_KINDS_NAMED = 8
+_NO_RETRIEVAL = (
+    "a trace holds no retrieval of a known kind, so that it is no run; the spans of such traces: {kinds}. A "
+    "retriever's or a search tool's span has to hold what was found, as text or JSON"
+)
 _AT_ONCE = 1000
 """How many spans are kept in one transaction."""
 
@@ -46,6 +52,7 @@ class TracedRuns:
         self._source, self._since = source, since
 
     def __iter__(self) -> Iterator[TracedRun]:
+        kinds: Counter[str] = Counter()
         with closing(Spool()) as spool:
             spans = self._spans(self._source)
             while some := list(islice(spans, _AT_ONCE)):
@@ -59,10 +66,17 @@ class TracedRuns:
                 if self._since and all(span.parent_id for span in own):
                     continue  # it began before
                 self.counts["traces"] += 1
-                for found in runs_of_trace(own):
+                runs = runs_of_trace(own)
+                for found in runs:
                     self.counts["runs"] += 1
                     self.remarks.update(found.remarks)
                     yield found
+                if not runs:
+                    self.counts["traces without a retrieval"] += 1
+                    kinds.update(kind_of(span) for span in own)
+            if kinds:
+                listed = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common(_KINDS_NAMED))
+                self.remarks[_NO_RETRIEVAL.format(kinds=listed)] += self.counts["traces without a retrieval"]
 
     def _spans(self, source: str | Path | bytes | Iterable[TraceSpan]) -> Iterator[PackedSpan]:
         if isinstance(source, bytes):

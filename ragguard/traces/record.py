@@ -52,6 +52,8 @@ class Record:
     """The cost of a call of a model: its name, tokens, money and seconds, as far as these are known."""
     tool: str = ""
     session: str = ""
+    name: str = ""
+    """The name of the agent, where the span has one beside its own name."""
     parent: Record | None = None
     children: list[Record] = field(default_factory=list)
     inside_weight: int = 0
@@ -95,6 +97,7 @@ def read_span(span: TraceSpan) -> Record:
     record, content = Record(span), _SpanContent(span)
     record.convention, record.kind = content.convention, content.kind
     record.session = str(content.first("session") or "")
+    record.name = str(content.first("name") or "")
     if record.kind is None or record.kind == "other":
         return record
     if record.kind == "model":
@@ -102,6 +105,11 @@ def read_span(span: TraceSpan) -> Record:
             "prompt of a model", "input", "user", lambda value: question_in(value, said)
         )
         record.reply, record.answer = content.conversation("reply of a model", "output", "assistant", _answer)
+        requests = json_of(content.first("requests of a model"))
+        if isinstance(requests, list):
+            asked = content_in({"role": "assistant", "content": "", "tool_calls": requests})
+            known = record.reply or ModelContent([], [], [])
+            record.reply = known._replace(calls=[*known.calls, *asked.calls])
         record.call = content.call()
         return record
     given, gave = content.first("input"), content.first("output")
@@ -128,6 +136,12 @@ def read_span(span: TraceSpan) -> Record:
     if type(top_k) is int and top_k >= max(1, len(record.documents or ())):
         record.k = top_k
     return record
+
+
+def kind_of(span: TraceSpan) -> str:
+    """Returns the kind of a span in words, with the convention that says it."""
+    content = _SpanContent(span)
+    return "of no known convention" if content.kind is None else f"{content.kind} of {content.convention}"
 
 
 def _says_more(output: list[Passage] | None, documents: list[Passage]) -> bool:

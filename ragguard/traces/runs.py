@@ -86,7 +86,7 @@ def _run(root: RunRoot) -> TracedRun:
         steps=[replace(step, run_id=run_id, index=index) for index, step in enumerate(steps)],
         status="error" if top.span.failed else "ok",
         metadata={name: value for name, value in metadata.items() if value},
-        name=top.span.name,
+        name=top.name or top.span.name,
         started_ns=min(record.span.started_ns for record in records),
         ended_ns=max(record.span.ended_ns for record in records),
         trace=_place(top.span, foreign=False),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+from contextlib import suppress
 from typing import Any
 
 from ragguard.capture.splitters import OBJECT, json_of
@@ -19,6 +21,9 @@ def parsed(value: Any) -> Any:
     """Returns what a text holds in JSON or as a mapping of Python's; anything else as it is."""
     if not isinstance(value, str):
         return value
+    if len(value) > 1 and value[0] == value[-1] == '"':  # MLflow writes a text as JSON, too
+        with suppress(ValueError):
+            return json.loads(value)
     if value.startswith(("{'", "{}")) and len(value) < _LONGEST_REPR:
         return _literal(value, value)
     return json_of(value)
