@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ragguard import RagGuard, world
+from ragguard.facts.causes import CAUSES
 from ragguard.facts.explanation import explain
 from ragguard.facts.run_facts import findable, mentions, names_in
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score
@@ -240,6 +241,30 @@ def test_what_led_to_a_query_stands_in_the_data():
     assert explain(run, []).as_dict()["led_by"] == [
         {"hop": 2, "words": "Ada Berg", "from": [{"hop": 1, "rank": 1}]}
     ]
+
+
+SHARED = [RetrievalStep(f"s{at}", "r", at, at, "the same", [FOUNDER, BIRTH]) for at in range(50)]
+
+
+@pytest.mark.parametrize("verdict", ["", "correct", "wrong", "abstained"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        Run("r", "", None, None),
+        Run("r", QUESTION, [], ""),
+        Run("r", QUESTION, ["East Dundale"], None, [RetrievalStep("a", "r", status="interrupted")], status="abandoned"),
+        Run("r", QUESTION, ["East Dundale"], "x", [RetrievalStep("a", "r", 0, 0, "", [Passage("", id="image")])]),
+        Run("r", QUESTION, ["East Dundale"], "East Dundale", SHARED[:1]),
+        Run("r", QUESTION, ["East Dundale"], "West Ashwick", SHARED),
+    ],
+)  # fmt: skip
+def test_odd_runs_have_defined_words(run, verdict):
+    found = explain(run, [Score("answer_correct", 0.0, "run", "r", label=verdict)] if verdict else [])
+    assert "belief" not in found.text  # none was scored
+    assert len(found.text) < 600
+    assert found.cause in ("", *CAUSES)
+    if not verdict or not run.references:
+        assert found.cause in ("", "right", "unsupported", "nothing_read")
 
 
 def test_words_are_compared_without_case_punctuation_and_in_scripts_without_spaces():

@@ -212,8 +212,12 @@ async def test_otlp_address_alone_exports_spans_and_metrics(collector):
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
     sink = OtelSink(otlp=collector.url, project="mine")
     assert isinstance(sink, Sink)
-    await sink.submit(two_hops())
+    scored = two_hops()
+    scored.run.cause = "misled"
+    await sink.submit(scored)
     await sink.aclose()
+    (counted,) = collector.metrics["ragguard.runs"]
+    assert attributes_of(counted.attributes) == {"ragguard.run.cause": "misled"}
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
     assert len(collector.spans) == 7
     assert collector.spans[0].resource["openinference.project.name"] == "mine"
