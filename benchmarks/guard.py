@@ -297,8 +297,8 @@ async def hostile(n: int) -> dict[str, Any]:
         }  # fmt: skip
 
     return {
-        "measured": time.strftime("%Y-%m-%d"), "texts": len(HOSTILE), "threshold": USEFUL, "junk_that_stays": shares(junk),
-        "gold_that_goes": shares(gold), "refused": refused,
+        "measured": time.strftime("%Y-%m-%d"), "texts": len(HOSTILE), "threshold": USEFUL,
+        "junk_that_stays": shares(junk), "gold_that_goes": shares(gold), "refused": refused,
     }  # fmt: skip
 
 

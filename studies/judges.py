@@ -24,7 +24,6 @@ from ragguard.lab.validation.contexts import (
     OUTCOMES,
     Context,
     Progress,
-    Scored,
     rank_measures,
     score_contexts,
     silent,
@@ -32,7 +31,7 @@ from ragguard.lab.validation.contexts import (
 from ragguard.metrics import correlate
 from ragguard.metrics.agreement import auc, cohen_kappa, paired_bootstrap
 from ragguard.metrics.arrays import Booleans, Floats, Integers
-from ragguard.metrics.distraction import Relevance, udcg_of_parts, utility_parts
+from ragguard.metrics.distraction import RELEVANCES, udcg_of_parts, utility_parts
 from ragguard.records import Decision
 from ragguard.world import Case
 from studies.hard_world import DEGREES, hard_cases
@@ -50,6 +49,8 @@ SIZE, CONTEXTS = 6, 8
 THRESHOLDS = (-0.2, -0.5)
 """The guard's thresholds: the default one, and one that drops only passages that are harmful for certain."""
 AT_EASE_MS = 600_000.0
+FRESH = (101, 102, 103, 104)
+"""What is added to the seed for the questions on which the forms of relevance are compared."""
 PARTS = 4
 """The number of questions that a report of the coverage table has."""
 Judges = Mapping[str, Engine]
@@ -78,6 +79,7 @@ async def study(
     tables = [
         await agreement(judges, cases, seed, progress),
         await metrics(judges, contexts, outcome, reader, progress),
+        await relevance_forms(judges, questions, seed, reader, compares, progress),
         await guards(judges, contexts, outcome, reader, compares, seed, progress),
         await covered(judges, max(2, questions // 6), reader, seed, progress),
     ]
@@ -168,12 +170,7 @@ async def metrics(
             [float((value or 0) >= 0.5) for value in one.of_passages("p_relevant")] for one in scored
         ]
         judged = rank_measures(relevance)
-        expected, binary = _udcg(scored, "probability"), _udcg(scored, "binary")
-        add_row(judge_name, "udcg", expected)
-        add_row(judge_name, "udcg, binary relevance", binary)
-        gap = paired_bootstrap(expected, binary, groups, outcome, flat=0.0)
-        name = "udcg less udcg, binary relevance"
-        rows.append((judge_name, name, gap.value, gap.low, gap.high, gap.counted, gap.skipped))
+        add_row(judge_name, "udcg", np.array([one.values.get("udcg", np.nan) for one in scored]))
         add_row(judge_name, "ndcg_at_k, judged", judged["ndcg_at_k"])
         add_row(judge_name, "precision, judged", judged["precision"])
         add_row(judge_name, "harm (negative)", -np.array([one.values.get("harm", np.nan) for one in scored]))
@@ -181,12 +178,54 @@ async def metrics(
     notes = (
         f"{len(contexts)} contexts of {SIZE} passages of the harder world, half of them with an answer. The mean of "
         "the questions' own correlations and its 95 % interval over questions. The reader is the same throughout: "
-        ""
-        "p(abstain) has no noise. UDCG takes relevance as the judge's probability, or as yes or no (binary).",
+        "p(abstain) has no noise.",
     )
     return Table(
         "judges-metrics",
         "Which metric goes with the answers, by judge",
+        columns,
+        tuple(rows),
+        source="",
+        notes=notes,
+    )
+
+
+async def relevance_forms(
+    judges: Judges, questions: int, seed: int, reader: Engine, compares: Engine | None, progress: Progress
+) -> Table:
+    """Compares UDCG with relevance as the judge's probability and as yes or no, on other questions than the other
+    tables: by these the form of utility was chosen."""
+    contexts, outcomes = list[Context](), list[Floats]()
+    for other in FRESH:
+        made = contexts_of(hard_cases(questions, seed + other), seed + other)
+        contexts += [
+            replace(one, question_id=f"{other} {one.question_id}", id=f"{other} {one.id}") for one in made
+        ]
+        outcomes.append(await read_contexts(made, reader, compares, progress))
+    outcome, groups = np.concatenate(outcomes), [context.question_id for context in contexts]
+    rows: list[tuple[Cell, ...]] = []
+    for name, judge in judges.items():
+        scored = await score_contexts(contexts, reader, judge=judge, progress=progress)
+        judged = np.array(
+            [[one.of_passages(said) for said in ("p_relevant", "p_abstain")] for one in scored], float
+        )
+        expected, binary = (
+            np.asarray(udcg_of_parts(*utility_parts(judged[:, 0], judged[:, 1], form))) for form in RELEVANCES
+        )
+        found = [
+            correlate(values, outcome, "spearman", groups, flat=0.0).value for values in (expected, binary)
+        ]
+        gap = paired_bootstrap(expected, binary, groups, outcome, flat=0.0)
+        rows.append((name, *found, gap.value, gap.low, gap.high, gap.counted))
+    columns = ("judge", "as a probability", "as yes or no", "difference", "low", "high", "questions")
+    notes = (
+        f"UDCG's Spearman correlation with the outcome within questions: {len(contexts)} contexts of "
+        f"{len(groups) // CONTEXTS} questions of four other seeds, the same judges. The difference has its 95 % "
+        "interval over questions.",
+    )
+    return Table(
+        "judges-relevance",
+        "Relevance as a probability, or as yes or no",
         columns,
         tuple(rows),
         source="",
@@ -268,15 +307,6 @@ async def covered(judges: Judges, reports: int, reader: Engine, seed: int, progr
     return Table(
         "judges-coverage", "What contexts cover, by judge", columns, tuple(rows), source="", notes=notes
     )
-
-
-def _udcg(scored: Sequence[Scored], relevance: Relevance) -> Floats:
-    """Returns UDCG of contexts in one form of relevance, from the same answers."""
-    judged = np.array(
-        [[one.of_passages(name) for name in ("p_relevant", "p_abstain")] for one in scored], float
-    )
-    gain, harm = utility_parts(judged[:, 0], judged[:, 1], relevance)
-    return np.asarray(udcg_of_parts(gain, harm))
 
 
 def _kappa(first: Booleans, second: Booleans, rows: Integers) -> float:
