@@ -1,6 +1,6 @@
 """An async service under load: answers go out at once, scores are made behind them.
 
-pip install ragguard fastapi
+pip install ./ragguard fastapi
 python examples/fastapi_service.py                 # puts 24 questions to itself and prints what was measured
 uvicorn --app-dir examples fastapi_service:app     # serves, after `pip install uvicorn`
 """

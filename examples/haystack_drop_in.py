@@ -1,6 +1,6 @@
 """A Haystack pipeline, captured and scored by two lines.
 
-    pip install 'ragguard[haystack]'
+    pip install './ragguard[haystack]'
     python examples/haystack_drop_in.py
 
 Documents and model come from the small made-up world that ships with ragguard: no GPU, no key, no download.

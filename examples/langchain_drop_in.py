@@ -1,6 +1,6 @@
 """A LangChain chain, watched: one callback is all that is ragguard's about it.
 
-    pip install 'ragguard[langchain]'
+    pip install './ragguard[langchain]'
     python examples/langchain_drop_in.py
 
 Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.

@@ -1,6 +1,6 @@
 """A LangChain agent with a guard: what would mislead its model is dropped before the model reads it.
 
-    pip install 'ragguard[langchain-agents]' && python examples/langchain_guard.py
+    pip install './ragguard[langchain-agents]' && python examples/langchain_guard.py
 
 Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
 """

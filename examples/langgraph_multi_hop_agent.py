@@ -1,6 +1,6 @@
 """A LangGraph agent that hops twice, watched: which hop paid, and which passage misled it?
 
-    pip install 'ragguard[langchain-agents]' && python examples/langgraph_multi_hop_agent.py
+    pip install './ragguard[langchain-agents]' && python examples/langgraph_multi_hop_agent.py
 
 Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
 """

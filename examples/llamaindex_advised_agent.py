@@ -1,6 +1,6 @@
 """A LlamaIndex agent that would search six times, and answers as soon as it is advised to: what it found suffices.
 
-    pip install 'ragguard[llama-index]' && python examples/llamaindex_advised_agent.py
+    pip install './ragguard[llama-index]' && python examples/llamaindex_advised_agent.py
 
 Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
 """

@@ -1,6 +1,6 @@
 """A LlamaIndex agent that hops twice, watched: which hop paid, and which passage misled it?
 
-    pip install 'ragguard[llama-index]'
+    pip install './ragguard[llama-index]'
     python examples/llamaindex_agent.py
 
 Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.

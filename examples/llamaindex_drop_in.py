@@ -1,6 +1,6 @@
 """A LlamaIndex query engine, watched: `instrument(rg)` is all that is ragguard's about it.
 
-    pip install 'ragguard[llama-index]'
+    pip install './ragguard[llama-index]'
     python examples/llamaindex_drop_in.py
 
 Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.

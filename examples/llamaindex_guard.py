@@ -1,6 +1,6 @@
 """A LlamaIndex query engine with a guard: what would mislead the model is dropped before the model reads it.
 
-    pip install 'ragguard[llama-index]'
+    pip install './ragguard[llama-index]'
     python examples/llamaindex_guard.py
 
 Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.

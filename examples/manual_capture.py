@@ -1,6 +1,6 @@
 """A pipeline of one's own, watched: say what was retrieved and what was answered.
 
-    pip install ragguard
+    pip install ./ragguard
     python examples/manual_capture.py
 
 Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.

@@ -63,12 +63,18 @@ class RunFormatError(InvalidInput):
         super().__init__(f"{unit} {line}, {argument}", value, allowed)
 
 
+def install_line(extras: str) -> str:
+    """Returns the command that installs ragguard with some extras, beside the folder of the clone: on the package index
+    the name is another project's (docs/decisions/0019-name-on-the-index.md)."""
+    return f"pip install './ragguard[{extras}]'"
+
+
 class MissingDependency(RagguardError, ImportError):
     """An optional package is needed for what was asked."""
 
     def __init__(self, package: str, purpose: str, extra: str) -> None:
         self.package, self.extra = package, extra
-        super().__init__(f"{purpose} needs {package}: pip install 'ragguard[{extra}]'")
+        super().__init__(f"{purpose} needs {package}: {install_line(extra)}")
 
 
 class EngineError(RagguardError):

@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from ragguard.cli.terminal import say
-from ragguard.errors import InvalidInput
+from ragguard.errors import InvalidInput, install_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def run(
     for one, where in found.items():
         say(f"found {one} ({where})")
     if extras := ",".join(KNOWN[one].extra for one in found if KNOWN[one].extra):
-        say(f"\ninstall: pip install 'ragguard[{extras}]'")
+        say(f"\ninstall: {install_line(extras)}   (./ragguard is the folder of the clone)")
     lines = lines_for(list(found))
     if not any(KNOWN[one].adapter for one in found):
         say("found no LangChain, LangGraph, LlamaIndex or Haystack: these are the lines of plain code")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ragguard.errors import InvalidInput
+from ragguard.errors import InvalidInput, install_line
 from ragguard.records import Passage
 from ragguard.text.language import COMMON
 from ragguard.text.secret_filter import logger
@@ -199,7 +199,7 @@ def _pdf(path: Path) -> str:
     try:
         from pypdf import PdfReader
     except ImportError:
-        raise _NotRead("PDF (pip install 'ragguard[pdf]' reads them)") from None
+        raise _NotRead(f"PDF ({install_line('pdf')} reads them)") from None
     logger("pypdf").setLevel("CRITICAL")  # what it finds odd in a file that it can read
     try:
         text = "\n\n".join(page.extract_text() for page in PdfReader(path).pages)

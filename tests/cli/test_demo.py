@@ -109,5 +109,5 @@ def test_demo_without_a_framework_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "FRAMEWORKS", {"One": "ragguard_langchain", "Other": "neither_this"})
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out")])
     assert done.exit_code == 2
-    assert "pip install 'ragguard[demo]'" in done.output
+    assert "pip install './ragguard[demo]'" in done.output
     assert not (tmp_path / "out").exists()

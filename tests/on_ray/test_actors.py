@@ -27,7 +27,9 @@ def test_without_ray_one_sentence_says_how_to_get_it(no_ray, tmp_path):
         app, ["score", str(tmp_path / "runs.jsonl"), "--on", "ray", "--out", str(tmp_path / "out")]
     )
     assert done.exit_code == 2
-    assert done.output == "ragguard score: scoring on a Ray cluster needs ray: pip install 'ragguard[ray]'\n"
+    assert (
+        done.output == "ragguard score: scoring on a Ray cluster needs ray: pip install './ragguard[ray]'\n"
+    )
     assert not (tmp_path / "out").exists()
 
 
