@@ -106,10 +106,10 @@ def _demonstrate(modules: Sequence[ModuleType], out: Path, console: Console) -> 
     (one, module), (other, other_module) = zip(FRAMEWORKS, modules, strict=True)
     worse, better = out / "worse-search.db", out / "ragguard.db"
     clock = time.perf_counter()
-    with RagGuard(engine=engine, store=worse, when="run", scorers=SCORERS) as rg:
+    with RagGuard(engine=engine, store=worse, when="run") as rg:
         stage.answer(rg, plain, module, f"{one}, worse search", stage.worse_search)
         first = rg.flush(timeout=120)
-    with RagGuard(engine=engine, store=better, when="run", scorers=SCORERS) as rg:
+    with RagGuard(engine=engine, store=better, when="run") as rg:
         guard = DistractorGuard(rg.engine, THRESHOLD, budget_ms=10_000)
         stage.answer(rg, plain, module, f"{one}, better search", stage.search)
         stage.answer(rg, hard, other_module, f"{other}, guard", stage.search, guard)
@@ -186,8 +186,6 @@ def _print_cost(shown: Sequence[ShownRun], console: Console) -> None:
     )
 
 
-SCORERS = ("belief", "utility")
-"""Nano rates answers to sub-questions too badly to show it: no coverage."""
 K = 5
 NOISE = 0.8
 """The share of random passages among the finds of the worse search."""
