@@ -25,7 +25,9 @@ async def test_a_small_study(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weak_judges, "CASES", 30)
     engine = Cache(connect("nano"))
     tables = {table.name: table for table in await study(engine, questions=5, seed=0)}
-    assert list(tables) == ["judges-agreement", "judges-metrics", "judges-guard", "judges-coverage"]
+    names = ["judges-agreement", "judges-metrics", "judges-relevance", "judges-guard", "judges-coverage"]
+    assert list(tables) == names
+    assert [row[0] for row in tables["judges-relevance"].rows] == JUDGES
     assert all(len(row) == len(table.columns) for table in tables.values() for row in table.rows)
     rows = {row[0]: dict(zip(tables["judges-agreement"].columns, row, strict=True)) for row in
             tables["judges-agreement"].rows}  # fmt: skip
