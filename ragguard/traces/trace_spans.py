@@ -81,11 +81,13 @@ def packed_json(body: bytes, broken: list[InvalidInput]) -> Iterator[PackedSpan]
 
 
 def _reader_of(data: object) -> Callable[[Any, list[InvalidInput]], Iterable[TraceSpan]] | None:
-    """Returns what reads the spans of an object; None for an object without spans."""
+    """Returns what reads the spans of an object; None for an object of another format."""
     if not isinstance(data, Mapping):
         return None
     if isinstance(_of(data, "resourceSpans"), list):
         return _spans_of_otlp
+    if any(isinstance(_of(data, name), list) for name in ("resourceMetrics", "resourceLogs")):
+        return lambda data, _: ()  # a Collector writes these into the same file
     context = data.get("context")
     if isinstance(context, Mapping) and "span_id" in context and "trace_id" in context:
         return lambda data, _: [phoenix_span(data)]

@@ -7,6 +7,7 @@ import json
 from support.traced import only_run, span
 
 from ragguard.traces import read
+from ragguard.traces.reader import is_trace_file
 
 FOUND = [{"id": "a", "text": "Ada Berg founded Nordlys."}, {"id": "b", "text": "Olav Dahl founded Skagen."}]
 
@@ -90,3 +91,23 @@ def test_traces_without_a_known_retrieval_are_counted_and_said_once():
     assert reading.counts["traces without a retrieval"] == 2
     (remark,) = reading.remarks
     assert "model of OpenInference (2)" in remark
+
+
+def test_file_of_a_collector_that_begins_with_metrics_and_logs(tmp_path):
+    attributes = [{"key": "openinference.span.kind", "value": {"stringValue": "RETRIEVER"}},
+                  {"key": "input.value", "value": {"stringValue": "who"}},
+                  {"key": "output.value", "value": {"stringValue": json.dumps(FOUND)}}]  # fmt: skip
+    one = {"traceId": "0" * 31 + "1", "spanId": "0" * 15 + "1", "name": "search", "attributes": attributes,
+           "startTimeUnixNano": "1", "endTimeUnixNano": "2"}  # fmt: skip
+    lines = [
+        {"resourceMetrics": []},
+        {"resourceLogs": []},
+        {"resourceSpans": [{"scopeSpans": [{"spans": [one]}]}]},
+    ]
+    path = tmp_path / "traces.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    assert is_trace_file(path)
+    reading = read(path)
+    (found,) = reading
+    assert [one.id for one in found.run.steps[0].passages] == ["a", "b"]
+    assert reading.counts["lines rejected"] == 0
