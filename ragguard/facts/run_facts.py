@@ -170,7 +170,11 @@ def facts_of(run: Run, scores: CountedScores) -> RunFacts:
     def gain_of(*names: str, step_id: str = "") -> BeliefGain | None:
         score = next((one for name in names if (one := scores.get(name, step_id))), None)
         beliefs.extend([score] if score else [])
-        return None if score is None else BeliefGain(score.value, score.stderr)
+        if score is None:
+            return None
+        # A likelihood is exact: an error that rounds to nothing is none.
+        exact = score.stderr is None or score.stderr < 0.005
+        return BeliefGain(score.value, None if exact else score.stderr)
 
     for number, step in enumerate(run.steps, 1):
         seen = view_step(step, sys.maxsize, turns[step.id])

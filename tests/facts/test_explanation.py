@@ -219,6 +219,11 @@ def test_belief_by_likelihood_is_said_as_well():
     scores = scores_of(run, "correct", (0.02, 0.93), (0.93, 0.93))
     likely = [replace(one, name=one.name.replace("seper", "likelihood"), stderr=None) for one in scores]
     assert "Hops 1 and 2 were both needed" in explain(run, likely).text
+    small = [replace(one, stderr=0.0, value=one.value / 100) for one in likely if one.level != "passage"]
+    assert "No hop moved the belief measurably" in explain(run, small).text
+    one = [replace(score, stderr=0.0) for score in likely if score.name not in ("credit", "loss_without")]
+    assert "(+0.93)" in explain(run, one).text
+    assert "±" not in explain(run, one).text
 
 
 def test_passages_that_turn_a_sure_model_overturn_its_answer():
