@@ -30,6 +30,7 @@ from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.facts.explanation import Explanation, explain
 from ragguard.facts.run_view import RunView
 from ragguard.records import Decision
+from ragguard.scorers.answers import Answers
 from ragguard.storage.files.runfile import write_runs
 from ragguard.world import Case, Retriever
 
@@ -106,10 +107,10 @@ def _demonstrate(modules: Sequence[ModuleType], out: Path, console: Console) -> 
     (one, module), (other, other_module) = zip(FRAMEWORKS, modules, strict=True)
     worse, better = out / "worse-search.db", out / "ragguard.db"
     clock = time.perf_counter()
-    with RagGuard(engine=engine, store=worse, when="run") as rg:
+    with RagGuard(engine=engine, store=worse, when="run", scorers=SCORERS) as rg:
         stage.answer(rg, plain, module, f"{one}, worse search", stage.worse_search)
         first = rg.flush(timeout=120)
-    with RagGuard(engine=engine, store=better, when="run") as rg:
+    with RagGuard(engine=engine, store=better, when="run", scorers=SCORERS) as rg:
         guard = DistractorGuard(rg.engine, THRESHOLD, budget_ms=10_000)
         stage.answer(rg, plain, module, f"{one}, better search", stage.search)
         stage.answer(rg, hard, other_module, f"{other}, guard", stage.search, guard)
@@ -186,6 +187,8 @@ def _print_cost(shown: Sequence[ShownRun], console: Console) -> None:
     )
 
 
+SCORERS = ("belief", "utility", Answers())
+"""Without coverage: nano rates answers to sub-questions too badly to show it."""
 K = 5
 NOISE = 0.8
 """The share of random passages among the finds of the worse search."""
