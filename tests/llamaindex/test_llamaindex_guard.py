@@ -98,7 +98,7 @@ class Adds(BaseNodePostprocessor):
 def test_dropped_node_that_came_after_the_retrieval_has_no_rank(recorder, captured):
     engine(ListRetriever(), before=[Adds()]).query(QUESTION)
     (step,) = captured.run.steps
-    assert told(step) == (["shelf-0", "shelf-1"], ["shelf-0"], [(2, "shelf-1"), (0, "w-1")])
+    assert told(step) == (["shelf-0", "shelf-1"], ["shelf-0", "w-0"], [(2, "shelf-1"), (0, "w-1")])
 
 
 @MODES
