@@ -21,7 +21,7 @@ class Sign(NamedTuple):
 
     kind: type[ast.AST] | tuple[type[ast.AST], ...]
     pattern: str
-    """Is looked for in the name of a function or a class, else in the text of the node."""
+    """A pattern for the name of a function or a class, else for the text of the node."""
 
 
 class Fact(NamedTuple):

@@ -50,7 +50,7 @@ THRESHOLDS = (-0.2, -0.5)
 """The guard's thresholds: the default one, and one that drops only passages that are harmful for certain."""
 AT_EASE_MS = 600_000.0
 FRESH = (101, 102, 103, 104)
-"""What is added to the seed for the questions on which the forms of relevance are compared."""
+"""Numbers that are added to the seed for the questions on which the forms of relevance are compared."""
 PARTS = 4
 """The number of questions that a report of the coverage table has."""
 Judges = Mapping[str, Engine]

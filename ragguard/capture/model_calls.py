@@ -154,7 +154,9 @@ class ModelCalls:
         self, by: str, given: frozenset[str], gave: Callable[[], Sequence[Passage]], bodies: Bodies
     ) -> None:
         """Notes that a component was given passages with these ids, and gave others."""
-        self.rewritings.append(Rewriting(by, given, gave, bodies, self.asked_so_far))
+        self.rewritings.append(
+            Rewriting(by=by, given=given, gave=gave, bodies=bodies, after=self.asked_so_far)
+        )
 
     def asked(self, key: object, given: Texts) -> list[str]:
         """Notes that a model is asked; returns the ids of the retrievals that ended since one was asked before."""

@@ -188,7 +188,7 @@ def _print_cost(shown: Sequence[ShownRun], console: Console) -> None:
 
 
 SCORERS = ("belief", "utility", Answers())
-"""Without coverage: nano rates answers to sub-questions too badly to show it."""
+"""The scorers of the demonstration. nano rates answers to sub-questions too badly to show coverage."""
 K = 5
 NOISE = 0.8
 """The share of random passages among the finds of the worse search."""

@@ -53,7 +53,7 @@ def right_by_words(
     targets = [references] if isinstance(references, str) else list(references)
     if not all(isinstance(text, str) for text in (*targets, question)):
         raise InvalidInput("references", references, "texts")
-    said = _AnswerWords.of(answer, question)
+    said = _AnswerTokens.of(answer, question)
     is_name = any(target[:1].isupper() for target in targets)
     vague = any(_DECADE.search(text) or _VAGUE & {*answer_words(text)} for text in (answer, *targets))
     verdicts = {
@@ -65,7 +65,7 @@ def right_by_words(
     return next((verdict for verdict in (True, None, False) if verdict in verdicts), None)
 
 
-class _AnswerWords(NamedTuple):
+class _AnswerTokens(NamedTuple):
     """The words of an answer, and what the question says already."""
 
     words: Words
@@ -76,7 +76,7 @@ class _AnswerWords(NamedTuple):
     """True if it may name several things."""
 
     @classmethod
-    def of(cls, answer: str, question: str) -> _AnswerWords:
+    def of(cls, answer: str, question: str) -> _AnswerTokens:
         words = answer_words(answer)
         asked = frozenset(content(answer_words(question)))
         return cls(words, content(words), frozenset(words), asked, is_list=bool(_LIST.search(answer)))
@@ -95,7 +95,7 @@ class _AnswerWords(NamedTuple):
 
 
 def _verdict(
-    said: _AnswerWords, target: str, words: Words, *, is_name: bool, vague: bool, alternatives: Sequence[str]
+    said: _AnswerTokens, target: str, words: Words, *, is_name: bool, vague: bool, alternatives: Sequence[str]
 ) -> bool | None:
     """Returns whether an answer is right by one reference."""
     wanted = content(words)
@@ -128,7 +128,7 @@ def _verdict(
     return False if not share and is_name and len(wanted) <= _NAME else None
 
 
-def _is_doubtful(said: _AnswerWords, at: int, size: int, alternatives: Sequence[str]) -> bool:
+def _is_doubtful(said: _AnswerTokens, at: int, size: int, alternatives: Sequence[str]) -> bool:
     """Returns whether a negation, or in a short answer another candidate, stands beside the words of a reference."""
     before, after = said.words[max(0, at - 2) : at], said.words[at + size : at + size + 2]
     if _NEGATIONS & {*before, *after}:
@@ -140,7 +140,7 @@ def _is_doubtful(said: _AnswerWords, at: int, size: int, alternatives: Sequence[
     return any(word not in accepted and not is_small(word) for word in rest)
 
 
-def _clash(said: _AnswerWords, asked: Sequence[str], numbers: Sequence[str]) -> bool:
+def _clash(said: _AnswerTokens, asked: Sequence[str], numbers: Sequence[str]) -> bool:
     """Returns whether an answer has a few other numbers of the kind of the reference's, and none of these."""
     others = said.new_numbers
     alike = any(map(_is_year, numbers)) == any(map(_is_year, others))

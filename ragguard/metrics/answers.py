@@ -51,6 +51,15 @@ declare(
         needs="the answer, references, entailment", source="Trappolini et al. 2025", levels=("run",),
     ),
     Metric(
+        "answer_in_context", "Answer in the context",
+        "Whether a reference stands, word for word, in what the model read. No model is asked.",
+        needs="references", source="arXiv 2607.00725", levels=("step", "run"),
+    ),
+    Metric(
+        "ungrounded", "Ungrounded names", "The share of the answer's names and figures that stand in no passage read.",
+        direction="lower", unit="share", needs="the answer", source="ragguard", levels=("run",),
+    ),
+    Metric(
         "token_f1", "Token F1", "F1 of the words that the answer shares with the nearest reference.",
         needs="the answer, references", source=SQUAD, function=token_f1,
     ),

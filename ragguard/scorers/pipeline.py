@@ -27,6 +27,7 @@ from ragguard.metrics.distraction import RELEVANCES, Relevance
 from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, ScoredRun, Usage, new_id
 from ragguard.runtime.arguments import one_of
 from ragguard.runtime.faults import NOTICES, describe, result_or_error
+from ragguard.scorers.answer_words import AnswerWords
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import SCORING, Asker, MeteredAsk, Models, Respondent, paid, unattributed
 from ragguard.scorers.belief import Belief
@@ -60,15 +61,27 @@ T = TypeVar("T")
 
 _IN_FAMILY: Mapping[str, tuple[Callable[[], Scorer], ...]] = {
     "belief": (Belief,),
-    "likelihood": (partial(Belief, by="likelihood"), QueryFit, PassageBelief),
+    "likelihood": (partial(Belief, by="likelihood"), QueryFit, PassageBelief, AnswerWords),
     "utility": (Utility,),
     "coverage": (Coverage, Contested, Answers),
     "grades": (Grades,),
+    "words": (AnswerWords,),
 }
 FAMILIES = tuple(_IN_FAMILY)
 """The names that `scorers=` takes."""
 USUAL = ("belief", "utility", "coverage")
-_OURS = (Belief, QueryFit, PassageBelief, RandomBaseline, Utility, Coverage, Contested, Answers, Grades)
+_OURS = (
+    Belief,
+    QueryFit,
+    PassageBelief,
+    RandomBaseline,
+    Utility,
+    Coverage,
+    Contested,
+    Answers,
+    AnswerWords,
+    Grades,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +122,9 @@ def _scorers(given: Sequence[str | Scorer], relevance: Relevance) -> tuple[Score
             raise InvalidInput("scorers", item, f"one of {', '.join(FAMILIES)}, or {allowed}")
         else:
             found.append(item)
+    if any(isinstance(scorer, Answers) for scorer in found):
+        found = [replace(one, verdict=False) if isinstance(one, AnswerWords) else one for one in found]
+    found = [one for at, one in enumerate(found) if not (isinstance(one, AnswerWords) and one in found[:at])]
     names = [scorer.name for scorer in found]
     if len(set(names)) < len(names):
         raise InvalidInput("scorers", names, "each scorer once")

@@ -24,9 +24,10 @@ SCORES = {
     "ra_nwg proc pct_proc selection_efficiency n_recall n_recall_5 recall precision_at_grade harm_1 "
     "t t_u f f_e "
     "likelihood likelihood_total delta_likelihood delta_likelihood_alone log_gain "
+    "answer_in_context "
     "credit loss_without question_gain reference_gain joint_gain delta_likelihood_random",
     "run": "contested seper_closed_book delta_seper_total udcg_context coverage_total alpha_ndcg_total density "
-    "answer_correct likelihood_closed_book delta_likelihood_total "
+    "answer_correct answer_in_context ungrounded likelihood_closed_book delta_likelihood_total "
     "answer_coverage answer_density response_grade unused_share cited_used enough_after redundant_hops "
     "delta_likelihood_random",
 }

@@ -1,0 +1,56 @@
+"""Scores of the answer by its words: no model is asked for them."""
+
+import pytest
+from support.reader import FOUNDER, FOUNDER_QUERY, NOISE, reader, run, step, two_hops
+
+from ragguard.records import Score
+from ragguard.scorers.answer_words import AnswerWords
+from ragguard.scorers.answers import Answers
+from ragguard.scorers.pipeline import ScoringPipeline
+
+
+async def scores(the_run, scorers=("words",), **more):
+    engine = reader()
+    results = await ScoringPipeline(engine, scorers=list(scorers), **more).results(the_run)
+    return engine, {(one.name, one.level): one for one in results if isinstance(one, Score)}
+
+
+async def test_a_right_answer_whose_reference_was_read_is_correct_and_nobody_is_asked():
+    engine, found = await scores(two_hops(answer="It was founded by Ada Berg."))
+    assert found["answer_correct", "run"].label == "correct"
+    assert found["answer_in_context", "run"].value == 1
+    assert found["ungrounded", "run"].value == 0
+    assert not engine.calls
+
+
+async def test_a_name_that_no_passage_holds_is_listed():
+    _, found = await scores(two_hops(answer="It was founded by Bo Lund in 1986."))
+    assert found["answer_correct", "run"].label == "wrong"
+    assert found["ungrounded", "run"].value == 1
+    assert found["ungrounded", "run"].explanation == "in no passage that was read: “Bo Lund”, “1986”"
+
+
+async def test_a_right_answer_without_its_reference_in_what_was_read_is_unsupported():
+    lucky = run(step(FOUNDER_QUERY, [NOISE], candidates=[FOUNDER, NOISE]), answer="Ada Berg")
+    _, found = await scores(lucky)
+    assert found["answer_in_context", "run"].value == 0
+    assert (found["answer_correct", "run"].label, found["answer_correct", "run"].value) == (
+        "correct, unsupported",
+        0.5,
+    )
+
+
+@pytest.mark.parametrize("answer", [None, "", "the firm near the old mill"])
+async def test_what_words_do_not_decide_has_no_verdict(answer):
+    _, found = await scores(two_hops(answer=answer, references=["the firm near that mill"]))
+    assert answer == "" or ("answer_correct", "run") not in found
+
+
+async def test_without_references_the_answer_is_grounded_all_the_same():
+    _, found = await scores(two_hops(answer="Bo Lund", references=None))
+    assert set(found) == {("ungrounded", "run")}
+
+
+async def test_the_judge_has_the_verdict_if_it_is_asked_for_it():
+    _, found = await scores(two_hops(answer="Ada Berg"), [AnswerWords(), Answers()])
+    assert found["answer_correct", "run"].scorer == "answers"
