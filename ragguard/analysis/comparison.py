@@ -57,7 +57,7 @@ class Change:
     primary: bool = False
     """True for the metrics on which the comparison's verdict rests."""
     lost: int = 0
-    """The number of questions that have a value before and none after."""
+    """The number of questions that have a value before and none after, or that were not asked after."""
 
     @property
     def verdict(self) -> str:
@@ -203,11 +203,12 @@ class Comparison:
         """Returns the number of questions that the verdict rests on, in words, and what could not be scored after."""
         counts = [change.questions for change in self.decisive] or [self.paired]
         least, most = min(counts), max(counts)
-        on = "1 question" if self.paired == 1 else f"{self.paired:,} questions"
-        if least < self.paired:
+        every = self.paired + self.only_before
+        on = "1 question" if every == 1 else f"{every:,} questions"
+        if least < every:
             on = f"{least:,}{f' to {most:,}' if least < most else ''} of {on}"
         lost = max((change.lost for change in self.decisive), default=0)
-        return on, f"; {lost:,} could not be scored on the new side" if lost else ""
+        return on, f"; {lost:,} have no score on the new side" if lost else ""
 
     @property
     def about_p(self) -> str:

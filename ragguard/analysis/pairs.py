@@ -126,7 +126,9 @@ def compare(
         np.array([[side.values[series].get(one, math.nan) for one in shared] for series in both])
         for side in (before, after)
     )
+    gone = before.asked.keys() - after.asked.keys()
     lost = (~np.isnan(a) & np.isnan(b)).sum(axis=1)
+    lost += [len(gone & before.values[series].keys()) for series in both]
     other_k = np.array([_other_k(before, after, question) for question in shared])
     by_places = np.array([getattr(METRICS.get(series.name), "by_places", False) for series in both])
     counting = np.flatnonzero(by_places & (~np.isnan(a + b) & other_k).any(axis=1))

@@ -42,7 +42,7 @@ def read_engine_args(text: str | None) -> dict[str, Any] | None:
     if arguments is not None and not isinstance(arguments, dict):
         # The text itself may hold a key, and nothing says where.
         allowed = 'a JSON object, such as {"max_model_len": 8192}'
-        raise InvalidInput("--engine-args", f"{len(text or '')} characters", allowed)
+        raise InvalidInput("--engine-args", counted(len(text or ""), "character"), allowed)
     return arguments
 
 

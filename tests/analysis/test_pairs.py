@@ -197,7 +197,7 @@ def test_questions_without_a_value_on_the_new_side_are_counted_and_fail_a_gate()
     found = compared(before, after)
     assert found.verdict.word == "undecided"
     assert found.verdict.sentence.startswith(
-        "Undecided on 16 of 24 questions: no difference is measurable; 8 could not be scored on the new side."
+        "Undecided on 16 of 24 questions: no difference is measurable; 8 have no score on the new side."
     )
     gaps = {change.metric: (change.difference, change.low, change.high) for change in found.changes}
     lost = {change.metric: change.lost for change in found.changes}

@@ -46,7 +46,7 @@ def score(*words):
         (["runs.jsonl", "--engine", "nonsense"], "engine: got 'nonsense'; allowed: nano, "),
         (["runs.jsonl", "--scorers", "nonsense"], "scorers: got 'nonsense'"),
         (["runs.jsonl", "--prompts", "nonsense"], "prompts: got 'nonsense'"),
-        (["runs.jsonl", "--engine-args", "{"], "--engine-args: got '{'; allowed: a JSON object"),
+        (["runs.jsonl", "--engine-args", "{"], "--engine-args: got '1 character'; allowed: a JSON object"),
         (["runs.jsonl", "--engine-args", '{"x": 1}'], "only vllm:MODEL takes them"),
         (["runs.jsonl", "--on", "nonsense"], "--on: got 'nonsense'; allowed: processes"),
         (["runs.jsonl", "--on", "processes:0"], "workers: got 0"),

@@ -114,5 +114,5 @@ def test_udcg_needs_no_analysis_package():
 )
 def test_a_missing_package_is_named_with_how_to_install_it(monkeypatch, module, call):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=r"pip install 'ragguard\[analysis\]'"):
+    with pytest.raises(ImportError, match=r"pip install './ragguard\[analysis\]'"):
         call()

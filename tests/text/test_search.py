@@ -69,7 +69,7 @@ def test_pdf_is_read_where_pypdf_is_there(tmp_path):
 def test_pdf_without_pypdf_is_counted_with_the_way_to_read_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pypdf", None)
     (tmp_path / "tea.pdf").write_bytes(pdf("Tea"))
-    with pytest.raises(InvalidInput, match=r"1 not read, PDF \(pip install 'ragguard\[pdf\]' reads them\)"):
+    with pytest.raises(InvalidInput, match=r"1 not read, PDF \(pip install './ragguard\[pdf\]' reads them\)"):
         read_folder(tmp_path)
 
 
