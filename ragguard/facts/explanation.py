@@ -15,7 +15,7 @@ from ragguard.facts.repeats import repeats
 from ragguard.facts.run_facts import RunFacts, facts_of, findable, mentions, names_in
 from ragguard.facts.scores import CountedScores
 from ragguard.metrics.answers import is_abstention
-from ragguard.records import Run, Score
+from ragguard.records import CUT_PASSAGES, Run, Score
 from ragguard.text.language import normalise
 from ragguard.text.secret_filter import strip_control_characters
 
@@ -118,8 +118,9 @@ class _AnswerEvidence:
 
     def __init__(self, facts: RunFacts) -> None:
         self._facts = facts
-        self._known = all(text.strip() for hop in facts.hops for text in hop.texts)
-        """False where a passage has no text, as an image, or as in a folder of scored parts."""
+        cut = any(CUT_PASSAGES in passage.metadata for hop in facts.hops for passage in hop.seen.all)
+        self._known = not cut and all(text.strip() for hop in facts.hops for text in hop.texts)
+        """False if a passage has no text, as an image, or as in a folder of scored parts, or some were not captured."""
         self._reference_findable = self._known and bool(findable(facts.references))
         self.reference_at = self._stating(facts.references)
         """The passages that were read and state a reference."""
@@ -230,28 +231,34 @@ class _AnswerEvidence:
         more = f" {missing[0].upper()}{missing[1:]}." if missing else ""
         if not source:
             return "not_found", f"{outcome}: the {reference} is in no passage that was read.{more}"
-        misled = self._believed or ("misleads" in self._verdicts and not missing)
+        # A hop that found only what misled is no hop that is missing.
+        elsewhere = set(self._without()) - {hop for hop, _ in self.places}
+        misled = self._believed or ("misleads" in self._verdicts and not elsewhere)
         said = f"{outcome}: {source}, the {reference} in none that was read.{more}"
         return "misled" if misled else "not_found", said
 
     def _missing(self) -> str:
-        """Returns which hop found nothing for its query; "" for none. A hop that found the reference found something,
+        """Returns the sentence about the hops that found nothing for their queries; "" for none."""
+        without = [*map(str, self._without())]
+        if not without:
+            return ""
+        if len(without) == 1:
+            return f"hop {without[0]} found nothing that answers its query"
+        return f"hops {first_of(without)} found nothing that answers their queries"
+
+    def _without(self) -> list[int]:
+        """Returns the hops that found nothing for their queries. A hop that found the reference found something,
         whatever the judge says of it."""
         facts, stating = self._facts, {hop for hop, _ in self.reference_at}
         answered = {
             normalise(hop.query) for hop in facts.hops if hop.answers_its_query or hop.number in stating
         }
         answered.add(normalise(facts.question) if len(facts.hops) > 1 else "")
-        without = [
-            str(hop.number)
+        return [
+            hop.number
             for hop in facts.hops
             if hop.answers_its_query is False and normalise(hop.query) not in answered
         ]
-        if not without:
-            return ""
-        if len(without) == 1:
-            return f"hop {without[0]} found nothing that answers its query"
-        return f"hops {first_of(without)} found nothing that answers their queries"
 
 
 def _work_of(facts: RunFacts) -> RunWork:

@@ -9,7 +9,7 @@ from ragguard import RagGuard, world
 from ragguard.facts.causes import CAUSES
 from ragguard.facts.explanation import explain
 from ragguard.facts.run_facts import findable, mentions, names_in
-from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score
+from ragguard.records import CUT_PASSAGES, Decision, Dropped, Passage, RetrievalStep, Run, Score
 
 QUESTION = "Where was the founder of Zantek Foods born?"
 FOUNDER = Passage("Ada Berg founded Zantek Foods.")
@@ -152,6 +152,27 @@ def test_a_judged_passage_with_the_wrong_answer_misled():
     assert explain(run, scores).sources == {(2, 1)}
     unclear = [replace(score, stderr=0.5) if score.name == "utility" else score for score in scores]
     assert explain(run, unclear).cause == "not_found"
+
+
+def test_the_only_hop_that_found_what_misled_is_no_hop_that_is_missing():
+    """In plain RAG the query is the question, so that the judge sees the references and calls the lie a distractor."""
+    run = run_of([FALSE], [])
+    del run.steps[1]
+    run.steps[0].query = run.question
+    scores = [
+        Score("answer_correct", 0.0, "run", "r", label="wrong"),
+        Score("utility", -0.9, "passage", "r", "a", position=1),
+    ]
+    assert explain(run, scores).cause == "misled"
+
+
+def test_of_passages_that_were_not_captured_nothing_is_said():
+    run = run_of([replace(IDLE, metadata={})], [])
+    del run.steps[1]
+    run.steps[0].passages[-1].metadata[CUT_PASSAGES] = "the first 1,000 of 3,000 passages"
+    scores = [Score("answer_correct", 0.0, "run", "r", label="wrong")]
+    assert "in no passage" not in explain(run, scores).text
+    assert explain(run, scores).cause == ""
 
 
 def test_a_hop_that_found_the_reference_is_never_said_to_have_found_nothing():
