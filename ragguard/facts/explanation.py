@@ -280,7 +280,13 @@ def _work_of(facts: RunFacts) -> RunWork:
         )
         for hop in facts.hops
     ]
-    return RunWork(hops, facts.total, facts.support, [*map(str, repeats(steps))])
+    return RunWork(
+        hops,
+        facts.total,
+        sampled=facts.sampled,
+        support=facts.support,
+        repeats=[*map(str, repeats(steps))],
+    )
 
 
 def _places(places: Sequence[Place]) -> str:

@@ -12,8 +12,6 @@ from ragguard.facts.verdicts import BeliefGain
 
 NEEDED = 0.5
 """The least share of the run's gain that is lost without a hop that was needed."""
-_LEAST = 0.02
-"""The least change, of which no error is known, that is said of a hop."""
 _SHOWN = 3
 """The most hops that a clause names."""
 
@@ -43,6 +41,8 @@ class RunWork:
     hops: Sequence[HopWork] = ()
     total: BeliefGain | None = None
     """The change of the belief by all hops."""
+    sampled: BeliefGain | None = None
+    """The same by sampled answers, if that is known and has an error."""
     support: bool = False
     """True if the belief is in the run's own answer, for want of references."""
     repeats: Sequence[str] = ()
@@ -64,8 +64,8 @@ def hop_sentence(run: RunWork) -> str:
 
 
 def is_measurable(gain: BeliefGain | None) -> bool:
-    """Returns whether a change is outside its error; one without an error has to be 0.02 at least."""
-    return gain is not None and gain.significant and (gain.stderr is not None or abs(gain.value) >= _LEAST)
+    """Returns whether a change is 0.05 at least and outside its error."""
+    return gain is not None and gain.worth_naming
 
 
 def _about_belief(run: RunWork) -> Iterable[str]:
@@ -75,6 +75,9 @@ def _about_belief(run: RunWork) -> Iterable[str]:
     value = {hop.number: hop.worth if by_credit else hop.added for hop in hops}
     scored = [hop for hop in hops if value[hop.number] is not None]
     if not scored:
+        return
+    if by_credit and _is_only_likelier(run):
+        yield f"retrieval changed {run.words} by {run.sampled}, which is no clear change"
         return
     needed = _needed(hops, scored, run.total)
     moved = [hop for hop in scored if hop not in needed and is_measurable(value[hop.number])]
@@ -111,6 +114,12 @@ def _about_belief(run: RunWork) -> Iterable[str]:
         yield f"{_hops(empty)} gave the model nothing to read"
     if unscored := [hop for hop in hops if hop.read and hop not in scored]:
         yield f"what {_hops(unscored)} did was not measured"
+
+
+def _is_only_likelier(run: RunWork) -> bool:
+    """Returns whether credit is by likelihood, which has no error, while the sampled answers show no clear change."""
+    exact = any(hop.worth and not hop.worth.stderr for hop in run.hops)
+    return exact and run.sampled is not None and bool(run.sampled.stderr) and not is_measurable(run.sampled)
 
 
 def _about_nothing(run: RunWork, scored: Sequence[HopWork]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ragguard.facts.verdicts import is_clear
+from ragguard.facts.verdicts import WORTH_NAMING, is_clear
 from ragguard.records import Score
 
 DECIDING = ("joint_gain", "credit", "delta_seper", "delta_likelihood")
@@ -16,8 +16,8 @@ DECIDING = ("joint_gain", "credit", "delta_seper", "delta_likelihood")
 that the last of several needed hops gets it all."""
 
 _LEAST = {"joint_gain": 0.25}
-"""The values from which a hop paid, 0.05 for the others. On 24 questions of MuSiQue and HotpotQA 21 of 24 useless
-hops have a `joint_gain` below it, and 6 of 52 needed ones (`docs/studies/credit.md`)."""
+"""The values from which a hop paid, if other than `WORTH_NAMING`. On 24 questions of MuSiQue and HotpotQA 21 of 24
+useless hops have a `joint_gain` below it, and 6 of 52 needed ones (`docs/studies/credit.md`)."""
 
 
 class HopWorth(NamedTuple):
@@ -33,7 +33,7 @@ class HopWorth(NamedTuple):
     @property
     def paid(self) -> bool:
         """True if the value is worth naming, and more than two standard errors."""
-        return self.value >= _LEAST.get(self.name, 0.05) and is_clear(self.value, self.stderr)
+        return self.value >= _LEAST.get(self.name, WORTH_NAMING) and is_clear(self.value, self.stderr)
 
 
 def worth_of_hops(scores: Iterable[Score]) -> Mapping[str, HopWorth]:

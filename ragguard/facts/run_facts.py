@@ -147,6 +147,8 @@ class RunFacts:
     """True where beliefs are in the run's own answer, for want of references."""
     total: BeliefGain | None = None
     """The change of belief by all hops."""
+    sampled: BeliefGain | None = None
+    """The same by sampled answers; None if no answers were drawn."""
     closed_book: BeliefGain | None = None
     """The belief before any retrieval."""
 
@@ -198,5 +200,6 @@ def facts_of(run: Run, scores: CountedScores) -> RunFacts:
         verdict="" if correct is None else correct.label,
         support=any(belief.reference_source == "answer" for belief in beliefs),
         total=total,
+        sampled=gain_of("delta_seper_total"),
         closed_book=gain_of("seper_closed_book", "likelihood_closed_book"),
     )

@@ -23,6 +23,8 @@ STATES_REFERENCE = "misleads? has the reference"
 """The verdict on a passage that the model got and that misleads by its utility, though a reference stands in it."""
 _ERRORS = 2
 """How many standard errors a difference must exceed to count as one."""
+WORTH_NAMING = 0.05
+"""The least change of belief that is said of a hop, however small its error: a likelihood has none."""
 _WOULD: dict[Verdict, str] = {
     "helps": "would help",
     "misleads": "would mislead",
@@ -117,6 +119,11 @@ class BeliefGain:
     def significant(self) -> bool:
         """True where the difference exceeds two standard errors and does not round to zero."""
         return abs(self.value) >= 0.005 and is_clear(self.value, self.stderr)
+
+    @property
+    def worth_naming(self) -> bool:
+        """True if a hop may be said to have done it: 0.05 at least, and two standard errors."""
+        return abs(self.value) >= WORTH_NAMING and is_clear(self.value, self.stderr)
 
     @property
     def tone(self) -> Tone:

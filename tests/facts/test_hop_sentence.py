@@ -109,7 +109,47 @@ def runs(draw):
         )
         for number, one in enumerate(hops, 1)
     ]  # fmt: skip
-    return RunWork(numbered, draw(gains), draw(st.booleans()))
+    return RunWork(numbered, draw(gains), sampled=draw(gains), support=draw(st.booleans()))
+
+
+def about_hops(clause):
+    return clause.startswith(("hop", "without hop")) and "led to" not in clause
+
+
+@given(runs())
+def test_what_is_said_of_a_hop_is_worth_naming_and_clear(run):
+    """A likelihood has no error, so that each change of it would be a finding."""
+    by_credit = any(one.worth for one in run.hops)
+    for clause in hop_sentence(run).removesuffix(".").lower().split("; "):
+        for number in named(clause) if about_hops(clause) else ():
+            one = run.hops[number - 1]
+            claims = [one.loss] if clause.startswith("without") else [one.worth if by_credit else one.added]
+            if "needed" in clause:
+                numbers = re.findall(r"without (?:hop )?(?:\d+|it): [+-](\d\.\d\d)", clause)
+                assert numbers
+                assert all(float(shown) >= 0.05 for shown in numbers)
+            elif "raised" in clause or "lowered" in clause or clause.startswith("without"):
+                assert all(abs(gain.value) >= 0.05 for gain in claims)
+                assert all(abs(gain.value) >= 2 * (gain.stderr or 0) for gain in claims)
+
+
+@given(runs())
+def test_likelihood_names_no_hop_if_the_answers_show_no_change(run):
+    sampled = run.sampled
+    exact = any(one.worth and not one.worth.stderr for one in run.hops)
+    unclear = sampled and sampled.stderr and abs(sampled.value) < max(0.05, 2 * sampled.stderr)
+    clauses = hop_sentence(run).removesuffix(".").lower().split("; ")
+    said = f"retrieval changed {run.words} by {sampled}, which is no clear change"
+    assert (said in clauses) is bool(exact and unclear)
+    assert not (exact and unclear and any(map(about_hops, clauses)))
+
+
+def test_a_likelihood_does_not_contradict_the_sampled_belief():
+    hops = [HopWork(number, worth=gain(0.02, None), loss=gain(0.3, None)) for number in (1, 2)]
+    run = RunWork(hops, gain(0.04, None), sampled=gain(0.03, 0.11))
+    assert hop_sentence(run) == "Retrieval changed the belief by +0.03 ± 0.11, which is no clear change."
+    clear = RunWork([HopWork(1, worth=gain(0.6, None))], gain(0.6, None), sampled=gain(0.7, 0.11))
+    assert hop_sentence(clear) == "Hop 1 raised the belief (+0.60)."
 
 
 def named(clause):
