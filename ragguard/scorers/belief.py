@@ -67,7 +67,7 @@ class Belief:
     `by="likelihood"` the likelihoods of the references instead."""
 
     name: ClassVar[str] = "belief"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     live = "so far"
 
     samples: int = 10
