@@ -288,7 +288,7 @@ def _step(
             }
             for one in hop.passages
         ],
-        "tone": _tone(hop.find("credit") or hop.find("delta_seper")),
+        "tones": {name: _tone(hop.find(name)) for name in ("credit", "delta_seper", "delta_likelihood")},
         "remarks": [*remarks_on_leads(step, steps), *([diagnose_selection(*numbers)] if numbers else [])],
     }  # fmt: skip
 

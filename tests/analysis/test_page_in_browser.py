@@ -147,6 +147,54 @@ def test_a_screen_reader_hears_names_and_numbers(browser, address):
     assert page.value(f"{controls}.filter((one) => !one.labels?.length && !one.textContent).length") == 0
 
 
+SAMPLED = {"seper_closed_book": 0.9, "delta_seper_total": 0.08, "delta_seper": [0.0, 0.08]}
+LIKELY = {"likelihood_closed_book": 0.3, "delta_likelihood_total": 0.6, "delta_likelihood": [0.1, 0.5]}
+
+
+@pytest.mark.parametrize(
+    ("scores", "bars"),
+    [
+        (
+            {**SAMPLED, "credit": [0.45, 0.6]},
+            "Belief in the right answer: before 0.90, hop 1 0.00, hop 2 +0.08, after 0.98",
+        ),
+        (
+            {**SAMPLED, "credit": [0.03, 0.05]},
+            "Belief in the right answer: before 0.90, hop 1 +0.03, hop 2 +0.05, after 0.98",
+        ),
+        (
+            {**SAMPLED, **LIKELY, "credit": [0.25, 0.35]},
+            "Likelihood of the right answer: before 0.30, hop 1 +0.25, hop 2 +0.35, after 0.90",
+        ),
+        (
+            {**LIKELY, "credit": [0.7, 0.8]},
+            "Likelihood of the right answer: before 0.30, hop 1 +0.10, hop 2 +0.50, after 0.90",
+        ),
+        (
+            {**LIKELY, "credit": [0.8, -0.2]},
+            "Likelihood of the right answer: before 0.30, hop 1 +0.10, hop 2 +0.50, after 0.90",
+        ),
+        ({"seper_closed_book": 0.9, "delta_seper": [0.0, 0.9]}, ""),
+    ],
+)
+def test_the_bars_of_belief_are_of_one_quantity_and_end_at_1_at_most(browser, tmp_path, scores, bars):
+    item = scored(1)
+    item.scores = [one for one in item.scores if "seper" not in one.name]
+    run = item.run
+    for name, known in scores.items():
+        if isinstance(known, float):
+            item.scores.append(Score(name, known, "run", run.id, reference_source="gold"))
+        else:
+            item.scores += [
+                Score(name, value, "step", run.id, step_id=step.id, stderr=0.0, reference_source="gold")
+                for step, value in zip(run.steps, known, strict=True)
+            ]
+    write_html(overviews([item]), tmp_path / "report.html")
+    page = browser.open((tmp_path / "report.html").as_uri() + "#run-001")
+    label = "document.querySelector('#run .sides figure svg')?.getAttribute('aria-label') ?? ''"
+    assert page.value(label) == bars
+
+
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (768, 1024), (1280, 900)])
 @pytest.mark.parametrize("dark", [False, True])
 def test_nothing_is_cut_off_and_nothing_is_refused(browser, address, width, height, dark):

@@ -241,19 +241,31 @@
   // A number and its error stay in one line.
   const joined = (text) => text.replaceAll(" ± ", "\u00a0±\u00a0");
 
+  // The names of a belief before retrieval, of its change by all hops, and of that by each hop: of one quantity, as the
+  // bars are added up. Credit is of the likelihood or of the sampled belief: of the one to whose change it adds up.
+  const BELIEFS = [["likelihood_closed_book", "delta_likelihood_total", "credit"], ["seper_closed_book", "delta_seper_total", "credit"],
+    ["seper_closed_book", "delta_seper_total", "delta_seper"], ["likelihood_closed_book", "delta_likelihood_total", "delta_likelihood"]];
+  function drawable(run, [before, all, name]) {
+    const start = find(run.scores, before), total = find(run.scores, all);
+    const deltas = run.steps.map((step) => find(step.scores, name));
+    if (!start || deltas.every((delta) => !delta)) return null;
+    const ends = [start[1]];
+    for (const delta of deltas) ends.push(ends.at(-1) + (delta ? delta[1] : 0));
+    const adds = name !== "credit" || (total && Math.abs(ends.at(-1) - start[1] - total[1]) < 0.01);
+    return adds && ends.every((end) => end > -0.005 && end < 1.005) ? { start, deltas, name, likely: before.startsWith("likelihood") } : null;
+  }
+
   // Belief before any retrieval, then the credit of each hop, else what it added when it came, with one standard error.
   function waterfall(run) {
-    const came = (step) => find(step.scores, "delta_seper") || find(step.scores, "delta_likelihood");
-    const credited = run.steps.some((step) => find(step.scores, "credit"));
-    const closed = ["seper_closed_book", "likelihood_closed_book"].map((name) => find(run.scores, name));
-    const start = credited ? closed[1] || closed[0] : closed[0] || closed[1]; // credit is by likelihood where that is known
-    const deltas = run.steps.map((step) => credited ? find(step.scores, "credit") : came(step));
-    if (!start || deltas.every((delta) => !delta)) return null;
+    const belief = BELIEFS.map((names) => drawable(run, names)).find((one) => one);
+    if (!belief) return null;
+    const { start, deltas, name, likely } = belief, credited = name === "credit";
+    const came = (step) => find(step.scores, likely ? "delta_likelihood" : "delta_seper");
     const bars = [{ name: "before", from: 0, to: start[1], kind: "calm", text: number(start[1]) }];
     let at = start[1];
     deltas.forEach((delta, hop) => {
       const by = delta ? delta[1] : 0;
-      bars.push({ name: "hop " + (hop + 1), from: at, to: at + by, kind: run.steps[hop].tone || "soft",
+      bars.push({ name: "hop " + (hop + 1), from: at, to: at + by, kind: run.steps[hop].tones[name] || "soft",
         text: delta ? signed(by) : "–", came: credited && came(run.steps[hop]), error: delta && delta[2] });
       at += by;
     });
@@ -263,7 +275,7 @@
     const height = 190, top = 18, floor = top + height;
     const y = (value) => floor - Math.max(0, Math.min(1, value)) * height;
     const picture = draw("svg", { viewBox: `0 0 ${bars.length * step + 34} ${floor + 24}`, width: bars.length * step + 34,
-      role: "img", "aria-label": "Belief in the right answer: " + bars.map((bar) => bar.name + " " + bar.text).join(", ") });
+      role: "img", "aria-label": (likely ? "Likelihood of the right answer: " : "Belief in the right answer: ") + bars.map((bar) => bar.name + " " + bar.text).join(", ") });
     for (const tick of [0, 0.5, 1]) {
       picture.append(draw("line", { x1: 28, x2: bars.length * step + 30, y1: y(tick), y2: y(tick), stroke: "var(--line)" }));
       const label = draw("text", { x: 22, y: y(tick) + 4, "text-anchor": "end", class: "soft" });
@@ -282,8 +294,8 @@
     });
     const support = deltas.some((delta) => delta && delta[4]);
     return el("figure", { class: "scroll" }, picture, el("figcaption", {}, (support
-      ? "Belief in the run's own answer (support: no reference was given). Whiskers: one standard error."
-      : "Belief in the reference. Whiskers: one standard error; neighbouring hops' errors are anti-correlated.")
+      ? (likely ? "Likelihood of" : "Belief in") + " the run's own answer (support: no reference was given)." + (likely ? "" : " Whiskers: one standard error.")
+      : likely ? "Likelihood of the reference." : "Belief in the reference. Whiskers: one standard error; neighbouring hops' errors are anti-correlated.")
       + (credited ? " Bars: the credit of each hop among all; in brackets: what it added when it came." : "")));
   }
 
