@@ -36,21 +36,21 @@ run FunctionAgent
   retrieval search
     evaluate retrieval -> retrieval search
   retrieval search
-    evaluate retrieval -> retrieval search
+    evaluate retrieval -> retrieval search -> retrieval search
   evaluate run -> run FunctionAgent"""
 THEIRS = """\
 FunctionAgent.run
   WorldSearch.aretrieve
     evaluate retrieval -> WorldSearch.aretrieve
   WorldSearch.aretrieve
-    evaluate retrieval -> WorldSearch.aretrieve
+    evaluate retrieval -> WorldSearch.aretrieve -> WorldSearch.aretrieve
   evaluate run -> FunctionAgent.run"""
 OPENLLMETRY = """\
 FunctionAgent.workflow
   WorldSearch.task
     evaluate retrieval -> WorldSearch.task
   WorldSearch.task
-    evaluate retrieval -> WorldSearch.task
+    evaluate retrieval -> WorldSearch.task -> WorldSearch.task
   evaluate run -> FunctionAgent.workflow"""
 
 

@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from support.otlp_receiver import Received, Span
 
 from ragguard.facts.explanation import explain
+from ragguard.facts.leads import with_leads
 from ragguard.records import Run, Score
 from ragguard.telemetry.attributes import Writer
 from ragguard.telemetry.values import Content
@@ -78,11 +79,16 @@ def assert_told(received: Received, run: Run, scores: Sequence[Score], *, foreig
     }
     assert len(spans) == len(steps) + len(chains) + len(evaluations)
     assert set(evaluations) == {score.step_id for score in scores} == {"", *(step.id for step in run.steps)}
+    read = with_leads(run)
+    contexts = {
+        step_id: (by_id[span.parent_id].trace_id, span.parent_id) for step_id, span in evaluations.items()
+    }
     for step_id, span in evaluations.items():
         mine = [score for score in scores if score.step_id == step_id]
-        step = next((step for step in run.steps if step.id == step_id), None)
-        target = by_id[span.parent_id]
-        assert span.links == [(target.trace_id, target.span_id)]
+        step = next((step for step in read.steps if step.id == step_id), None)
+        earlier = dict.fromkeys(id for lead in (step.led_by or () if step else ()) for id in lead.steps)
+        assert span.links == [contexts[one] for one in (step_id, *earlier)]
+        assert span.about_links[1:] == [WRITER.lead(step, one).values for one in earlier]
         assert run.ended_ns <= span.start <= span.end
         expected = WRITER.evaluation(mine, run.id, step, None if step else explain(run, scores))
         assert evaluation_of(span.attributes) == evaluation_of(expected.values)
