@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ragguard.errors import InvalidInput
+from ragguard.metrics import arrays
 from ragguard.metrics.answers import is_abstention
 from ragguard.text.answer_words import Words, answer_words, content, is_number, is_small, place_of, stands_in
 from ragguard.text.language import ENGLISH, Language
@@ -50,7 +51,7 @@ def right_by_words(
     """
     if is_abstention(answer, language):
         return False
-    targets = [references] if isinstance(references, str) else list(references)
+    targets = [references] if isinstance(references, str) else arrays.items("references", references)
     if not all(isinstance(text, str) for text in (*targets, question)):
         raise InvalidInput("references", references, "texts")
     said = _AnswerTokens.of(answer, question)

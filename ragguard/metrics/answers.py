@@ -250,8 +250,10 @@ def brings_answer(stands: bool, gain: float | None) -> float:
         stands: Whether a reference stands in it, word for word.
         gain: How much likelier it makes the likeliest reference, in nats a token; None if that is not known.
     """
+    if not isinstance(stands, bool | np.bool_):
+        raise InvalidInput("stands", stands, "True or False")
     base, by_words, by_gain = _BRINGS if gain is not None else (*_BRINGS_BY_WORDS, 0.0)
-    odds = base + by_words * bool(stands) + by_gain * (gain or 0.0)
+    odds = base + by_words * stands + by_gain * (0.0 if gain is None else arrays.parameter("gain", gain))
     return 1 / (1 + math.exp(-max(-700.0, min(700.0, odds))))
 
 

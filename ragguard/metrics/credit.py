@@ -81,7 +81,7 @@ def shapley_of_orders(gains: ArrayLike) -> tuple[Value, Value]:
 def joint_gain(question: float, reference: float) -> float:
     """Returns how a hop bears on question and answer together: the sum of its question gain, above that of the run's
     passages on average, and its reference gain."""
-    return float(question) + float(reference)
+    return arrays.parameter("question", question) + arrays.parameter("reference", reference)
 
 
 SAME = 0.05

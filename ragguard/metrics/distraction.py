@@ -241,7 +241,6 @@ def _annotated(relevant: ArrayLike, p_abstain: ArrayLike, relevance: Relevance) 
     r = arrays.read("relevant", relevant, low=0, high=1, axes=0)
     p = arrays.read("p_abstain", p_abstain, low=0, high=1, axes=0)
     arrays.fit(relevant=r.shape, p_abstain=p.shape)
-    if relevance != "probability":
-        arrays.choice("relevance", relevance, RELEVANCES)
+    if arrays.choice("relevance", relevance, RELEVANCES) == "binary":
         r = (r >= RELEVANT_FROM).astype(np.float64)
     return r, p

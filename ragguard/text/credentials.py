@@ -53,8 +53,12 @@ def checked_headers(argument: str, given: object) -> dict[str, str]:
     """
     if not isinstance(given, Mapping):
         raise InvalidInput(argument, type(given).__name__, _HEADERS)
+    try:
+        items = list(given.items())
+    except Exception as error:  # a mapping of the user's own may raise anything when it is read
+        raise InvalidInput(argument, "a mapping that cannot be read", _HEADERS) from error
     headers = {}
-    for name, value in given.items():
+    for name, value in items:
         if not (isinstance(name, str) and _HEADER_NAME.fullmatch(name.strip()) and isinstance(value, str)):
             raise InvalidInput(argument, f"a header named {str(name)[:40]!r}", _HEADERS)
         if _HOLDS_KEYS.search(name) or not _ORDINARY_WORD.fullmatch(value.strip()):
