@@ -25,6 +25,7 @@ from ragguard.records import CONFIRMED, CUT_TOKENS, LEFT_OUT, Failure, Retrieval
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.answers import BY_WORDS
 from ragguard.scorers.exam.record import JUDGING, unjudged_because
+from ragguard.text.numbers import as_shown
 from ragguard.text.secret_filter import strip_control_characters
 
 BAR = 6
@@ -190,7 +191,7 @@ def _utility_bar(utility: float, colour: str) -> Text:
     cells = min(BAR, round(abs(utility) * BAR))
     left, right = (cells, 0) if utility < 0 else (0, cells)
     sides = " " * (BAR - left), ("█" * left, colour), "│", ("█" * right, colour), " " * (BAR - right)
-    return Text.assemble(*sides, f" {utility:+z.2f}")
+    return Text.assemble(*sides, f" {as_shown(utility):+z.2f}")
 
 
 def _places(hop: HopView) -> str:
@@ -229,14 +230,14 @@ def _judged(scores: Sequence[Score]) -> dict[int, str]:
         elif score.name == "grade":
             grades[score.position] = f"grade {score.value:g}"
         elif score.name == "query_gain":
-            fits[score.position] = f"fit {score.value:+z.2f}"
+            fits[score.position] = f"fit {as_shown(score.value):+z.2f}"
         elif score.name == "brings_answer":
-            brings[score.position] = f"answer {score.value:.2f}"
+            brings[score.position] = f"answer {as_shown(score.value):.2f}"
     answered = {at: f"answers {sum(found.values())} of {len(found)}" for at, found in ratings.items()}
     return fits | answered | brings | grades
 
 
 def _number(score: Score, form: str) -> str:
     """Returns a score as text, with its error where there is one."""
-    error = f" ± {score.stderr:.2f}" if score.stderr is not None and form == _SIGNED else ""
-    return f"{score.value:{form}}{error}"
+    error = f" ± {as_shown(score.stderr):.2f}" if score.stderr is not None and form == _SIGNED else ""
+    return f"{as_shown(score.value, int(form[-2])):{form}}{error}"

@@ -13,6 +13,7 @@ from ragguard.errors import UnknownName
 from ragguard.facts.run_view import RunView
 from ragguard.facts.verdicts import Verdict, utility_verdict
 from ragguard.records import RetrievalStep, Score
+from ragguard.text.numbers import as_shown
 from ragguard.text.plain import counted
 from ragguard.text.secret_filter import strip_control_characters
 
@@ -159,7 +160,9 @@ def named(scores: Iterable[Score]) -> dict[str, Score]:
         for score in scores
         if score.level == "step" and score.stage == "passages" and score.name not in IN_COLUMNS
     }
-    return {f"{strip_control_characters(name)} {one.value:z.2f}": one for name, one in latest.items()}
+    return {
+        f"{strip_control_characters(name)} {as_shown(one.value):z.2f}": one for name, one in latest.items()
+    }
 
 
 def remarks_on_leads(step: RetrievalStep, steps: Sequence[RetrievalStep]) -> list[str]:

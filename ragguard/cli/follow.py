@@ -20,6 +20,7 @@ from ragguard.facts.run_view import STATES, HopView, RunView
 from ragguard.facts.verdicts import BeliefGain
 from ragguard.records import Score
 from ragguard.storage.sqlite.reader import StoreReader
+from ragguard.text.numbers import as_shown
 from ragguard.text.plain import counted
 from ragguard.text.secret_filter import strip_control_characters
 
@@ -92,7 +93,9 @@ def _hop(hop: HopView) -> Text:
     if hop.step.status != "ok":
         return cell.append(hop.step.status, "yellow")
     known = [(form, hop.find(name)) for name, form in _SHOWN.items()]
-    numbers = [form.format(score.value) for form, score in known if score is not None]
+    numbers = [
+        form.format(as_shown(score.value, int(form[-3]))) for form, score in known if score is not None
+    ]
     numbers = numbers or list(named(hop.scores))[: len(_SHOWN)]
     cell.append(" · ".join([counted(len(hop.step.passages), "passage"), *numbers]))
     return cell.append(f" {hop.misleading} misleading", "red") if hop.misleading else cell
@@ -100,7 +103,7 @@ def _hop(hop: HopView) -> Text:
 
 def _gain(score: Score) -> Text:
     """Returns a gain of belief, in colour where it exceeds two standard errors."""
-    return Text(f"{score.value:+z.2f}", COLOURS[BeliefGain(score.value, score.stderr).tone])
+    return Text(f"{as_shown(score.value):+z.2f}", COLOURS[BeliefGain(score.value, score.stderr).tone])
 
 
 def _outcome(view: RunView) -> Text:

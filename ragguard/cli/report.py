@@ -38,6 +38,7 @@ from ragguard.scorers.exam.record import remarks_on, unjudged_because
 from ragguard.storage.source import ScoredSource, open_source
 from ragguard.storage.sqlite.overview import Overview
 from ragguard.storage.sqlite.reader import StoreReader
+from ragguard.text.numbers import as_shown
 from ragguard.text.plain import counted
 
 
@@ -210,7 +211,7 @@ def _as_data(overview: Overview) -> dict[str, Any]:
 
 
 def _number(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
+    return "–" if value is None else format(as_shown(value, int(form[-2])), form)
 
 
 def _belief(before: float | None, gain: float | None, error: float | None) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ragguard.facts.verdicts import BeliefGain
+from ragguard.text.numbers import as_shown
 
 NEEDED = 0.5
 """The least share of the run's gain that is lost without a hop that was needed."""
@@ -169,7 +170,7 @@ def _about_needed(hops: Sequence[HopWork], total: BeliefGain | None) -> str:
 
 def _lost(hop: HopWork) -> str:
     assert hop.loss is not None
-    return f"{-hop.loss.value:+z.2f}"
+    return f"{as_shown(-hop.loss.value):+z.2f}"
 
 
 def _about_leads(hops: Sequence[HopWork]) -> list[str]:

@@ -20,6 +20,7 @@ from ragguard.facts.steps import StepView, numbered, view_step
 from ragguard.facts.verdicts import BeliefGain, Verdict, utility_verdict
 from ragguard.records import Run, Score
 from ragguard.text.language import normalise
+from ragguard.text.numbers import KNOWN_DIGITS
 from ragguard.text.words import DASHES, POSSESSIVE, figure_words
 
 LONGEST = 8
@@ -175,8 +176,9 @@ def facts_of(run: Run, scores: CountedScores) -> RunFacts:
         if score is None:
             return None
         # A likelihood is exact: an error that rounds to nothing is none.
-        exact = score.stderr is None or score.stderr < 0.005
-        return BeliefGain(score.value, None if exact else score.stderr)
+        error = score.stderr if score.stderr is not None and score.stderr >= 0.005 else None
+        error = None if error is None else round(error, KNOWN_DIGITS)
+        return BeliefGain(round(score.value, KNOWN_DIGITS), error)
 
     for number, step in enumerate(run.steps, 1):
         seen = view_step(step, sys.maxsize, turns[step.id])

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from ragguard.text.numbers import as_shown
+
 Verdict = Literal["helps", "misleads", "unclear", "does little"]
 Tone = Literal["good", "bad", "doubtful", ""]
 """How a verdict is coloured; empty: neither good nor bad."""
@@ -131,5 +133,5 @@ class BeliefGain:
         return ("good" if self.value > 0 else "bad") if self.significant else ""
 
     def __str__(self) -> str:
-        error = "" if self.stderr is None else f" ± {self.stderr:.2f}"
-        return f"{self.value:+z.2f}{error}"
+        error = "" if self.stderr is None else f" ± {as_shown(self.stderr):.2f}"
+        return f"{as_shown(self.value):+z.2f}{error}"

@@ -105,14 +105,14 @@ def test_scores_without_a_column_are_shown_by_name():
         Score("t", -0.125, "step", "r", "s", scorer="grades"),
     ]
     text = shown(guarded(), scores)
-    assert "K = 2, 1 kept   precision_at_grade 0.50   t -0.12" in text
+    assert "K = 2, 1 kept   precision_at_grade 0.50   t -0.13" in text
     assert "grade 4" in text
     assert "not scored" not in text
     assert "not judged" not in text.split("grade 4")[0]
     text = shown(
         guarded(), [*scores, Score("udcg", 0.6, "step", "r", "s"), Score("density", 1.0, "step", "r", "s")]
     )
-    assert "UDCG 0.600   precision_at_grade 0.50   t -0.12" in text
+    assert "UDCG 0.600   precision_at_grade 0.50   t -0.13" in text
     assert "density" not in text
 
 

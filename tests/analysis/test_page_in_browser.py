@@ -1,12 +1,16 @@
 """The page in a real browser: found by keyboard, filtered, told to screen readers, whole on a phone and on paper."""
 
+import io
 import re
 
 import pytest
+from rich.console import Console
 from support.browser import CHROMIUM, chromium
 from support.overviews import overviews
 
+from ragguard.analysis.hops import hop_table
 from ragguard.analysis.page import write_html
+from ragguard.facts.run_view import RunView
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, ScoredRun
 
 pytestmark = [
@@ -145,6 +149,22 @@ def test_a_screen_reader_hears_names_and_numbers(browser, address):
     assert any(role == "image" and name == "utility +0.90" for role, name in names)
     controls = "[...document.querySelectorAll('input, select, button')]"
     assert page.value(f"{controls}.filter((one) => !one.labels?.length && !one.textContent).length") == 0
+
+
+@pytest.mark.parametrize("value", [-0.03496, 0.125, -0.375, 0.04504, -0.004999, 0.04499])
+def test_the_page_shows_the_number_that_the_terminal_shows(browser, tmp_path, value):
+    item = scored(1)
+    item.scores = [one for one in item.scores if one.name != "delta_seper"]
+    item.scores += [
+        Score("delta_seper", value, "step", item.run.id, step_id=step.id, stderr=0.125)
+        for step in item.run.steps
+    ]
+    write_html(overviews([item]), tmp_path / "report.html")
+    page = browser.open((tmp_path / "report.html").as_uri() + "#run-001")
+    console = Console(width=150, file=io.StringIO(), record=True)
+    console.print(hop_table(RunView(item.run, item.scores)))
+    (shown, *_) = re.findall(r"ΔSePer (\S+ ± \S+)", console.export_text().partition("hop 1:")[2])
+    assert f"ΔSePer of the step {shown}".replace("-", "−") in page.value("run.innerText")
 
 
 SAMPLED = {"seper_closed_book": 0.9, "delta_seper_total": 0.08, "delta_seper": [0.0, 0.08]}
