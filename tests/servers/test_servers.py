@@ -75,7 +75,8 @@ def test_likelihood_of_llama_cpp_credits_the_hop_that_answers(llama_cpp):
             run.retrieved("sky", ["Grass is green."])
             run.retrieved("birthplace", ["Ada Berg was born in Turin in 1901."])
         assert rg.flush(timeout=500), rg.flush()
-        gained = [score.value for score in rg.scores(run.id) if score.name == "delta_likelihood"]
+        said = [score for score in rg.scores(run.id) if score.name == "delta_likelihood"]
+        gained = [score.value for score in said if score.level == "step"]
     assert gained[1] > 0.1 > gained[0]
 
 
