@@ -75,9 +75,9 @@ def test_likelihood_of_llama_cpp_credits_the_hop_that_answers(llama_cpp):
             run.retrieved("sky", ["Grass is green."])
             run.retrieved("birthplace", ["Ada Berg was born in Turin in 1901."])
         assert rg.flush(timeout=500), rg.flush()
-        said = [score for score in rg.scores(run.id) if score.name == "delta_likelihood"]
+        said = [score for score in rg.scores(run.id) if score.name == "log_gain"]
         gained = [score.value for score in said if score.level == "step"]
-    assert gained[1] > 0.1 > gained[0]
+    assert gained[1] > 1 > gained[0]  # smol on the same file: 3.30 and -0.07
 
 
 @pytest.mark.parametrize("server", ["llama_cpp", "litellm"])
