@@ -128,7 +128,7 @@ def test_the_scores_of_passages_stand_on_their_documents(shown):
         }
         assert by_name["p_relevant", 1] == (pytest.approx(0.8), None)
         assert [by_name["utility", position] for position in range(3)] == [
-            (None, "helps"), (None, "misleads"), (None, "misleads"),
+            (None, "helps"), (None, "does little"), (None, "misleads"),
         ]  # fmt: skip
         said = {item["explanation"] for item in evaluations if item["name"] == "utility"}
         assert {one.partition(":")[0] for one in said} == {

@@ -125,7 +125,13 @@ def test_runs_that_were_only_captured_and_sent_get_the_scores_of_the_process(tmp
         def found():
             return {one.run.question: scores_of(one.run, one.scores) for one in runs_in(tmp_path).values()}
 
-        eventually(lambda: found() == expected, 60, found=found)  # what fails at first is scored later
+        def same():
+            scored = found()  # what fails at first is scored later; numbers differ a little by batch
+            return scored.keys() == expected.keys() and all(
+                scored[question] == pytest.approx(values, abs=1e-5) for question, values in expected.items()
+            )
+
+        eventually(same, 60, found=found)
 
 
 def test_a_run_that_was_sent_is_known_there_by_all_that_the_application_said_of_it(tmp_path):

@@ -126,7 +126,7 @@ def test_while_the_engine_is_down_one_run_at_a_time_is_tried(make):
         retry=RetrySchedule(50, 0.05, 0.05),
     )
     capture(service, *(a_run(f"r{number}") for number in range(50)))
-    eventually(lambda: len(service.scripted.seen) >= 12)
+    eventually(lambda: len(service.scripted.seen) >= 24)  # the circuit opens after two rounds of eight
     service.scripted.most_running = 0
     already = len(service.scripted.seen)
     eventually(lambda: len(service.scripted.seen) >= already + 3)
