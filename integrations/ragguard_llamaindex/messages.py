@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias, TypeVar
 
+from llama_index.core.agent.workflow import AgentOutput
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.base.response.schema import (
     AsyncStreamingResponse,
@@ -59,6 +60,8 @@ def answer_of(response: object) -> str | None:
         return response.response_txt
     if isinstance(response, ToolOutput):
         return response.content
+    if isinstance(response, AgentOutput) and response.structured_response is None:
+        response = response.response  # beside it stands the model's whole reply, thoughts included
     return answer_in(response, whole=not isinstance(response, (ChatMessage, *REPLIES))).text
 
 
