@@ -30,7 +30,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.options import parse, parser
-from benchmarks.places import FACTS, places
+from benchmarks.places import places
 
 HERE = Path(__file__).resolve().parents[1]
 FOLDERS = ("ragguard", "integrations", "studies", "training", "tests", "benchmarks", "docs")
@@ -341,9 +341,9 @@ def main() -> None:
         f"\nclass names that exist twice: {len(double)} {', '.join(f'{name} ({n})' for name, n in double.items())}"
     )
     print(f"public names: {sum(doors.values())} ({', '.join(f'{name} {n}' for name, n in doors.items())})")
-    print("\n| fact | places | at most | where |\n|---|---|---|---|")
+    print("\n| fact | places | where |\n|---|---|---|")
     for fact, decided_in in places(root).items():
-        print(f"| {fact} | {len(decided_in)} | {FACTS[fact].most} | {', '.join(decided_in)} |")
+        print(f"| {fact} | {len(decided_in)} | {', '.join(decided_in)} |")
     print("\n| on the way of | classes | files | frames | calls |\n|---|---|---|---|---|")
     for name, code in (("one retrieval", RETRIEVAL), ("one prompt", PROMPT)):
         way = in_checkout(root, code)

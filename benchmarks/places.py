@@ -25,10 +25,9 @@ class Sign(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """A fact, the signs of its places, and the number of places that it may have."""
+    """A fact, by the signs of its place."""
 
     signs: tuple[Sign, ...]
-    most: int = 1
 
 
 FACTS: Mapping[str, Fact] = {
@@ -47,16 +46,13 @@ FACTS: Mapping[str, Fact] = {
     "names of documents": Fact((
         Sign((ast.Tuple, ast.List, ast.Set), r"'page_content'.*,|'source_documents'.*,"),
     )),
-    "normalising of texts": Fact((Sign(ast.Call, r"^unicodedata\.normalize\("),), most=4),
+    "normalising of texts": Fact((Sign(ast.Call, r"^unicodedata\.normalize\("),)),
     "codec of a run": Fact((Sign(ast.Dict, r"'question': \w+\.question\b"), Sign(ast.ClassDef, r"^RecordType$"))),
     "entailment's stack": Fact((
         Sign(ast.ClassDef, r"^EntailRequest$|(?i:entail\w*(cache|budget|retry|batch))"),
         Sign(FUNCTION, r"^connected_entailer$"),
     )),
 }  # fmt: skip
-"""Two rules of normalising are meant (`text/language.py` for answers, `text/words.py` for running text); two more stand
-in `text/answer_words.py` and `facts/leads.py`."""
-
 
 _SIGNS = [(name, sign) for name, fact in FACTS.items() for sign in fact.signs]
 

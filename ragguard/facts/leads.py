@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -18,6 +17,8 @@ from typing import NamedTuple
 from ragguard.facts.steps import numbered, view_step
 from ragguard.records import Lead, LeadSource, RetrievalStep, Run
 from ragguard.text.language import COMMON
+from ragguard.text.letters import without_accents
+from ragguard.text.words import POSSESSIVE, SPACELESS
 
 OLD = 0.3
 """The weight of a word that is not new; chosen, as `TIE`, on one half of MuSiQue's questions (`studies/led_by.py`)."""
@@ -29,11 +30,7 @@ _NEW_SIGNS = 3
 """The least new signs of a run in a script without spaces and capitals, in which each sign counts as a word."""
 _MOST_TIED = 5
 """The most passages that are named as equally likely sources."""
-_SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
-_WORD = re.compile(rf"[{_SPACELESS}]|[^\W_{_SPACELESS}]+")
-_SIGN = re.compile(f"[{_SPACELESS}]")
-_POSSESSIVE = re.compile(r"(?<=\w)['’]s\b")
-_ACCENTS = re.compile("[\u0300-\u036f]")
+_WORD = re.compile(rf"{SPACELESS.pattern}|(?:(?!{SPACELESS.pattern})[^\W_])+")
 
 
 class _Word(NamedTuple):
@@ -170,7 +167,7 @@ def _best_run(
 
 def _counts(new: Sequence[_Word]) -> bool:
     """Returns whether the new words of a run, as the passage writes them, are more than chance."""
-    signs = sum(_SIGN.fullmatch(word.form) is not None for word in new)
+    signs = sum(SPACELESS.fullmatch(word.form) is not None for word in new)
     return any(word.named for word in new) or len(new) - signs >= _NEW_WORDS or signs >= _NEW_SIGNS
 
 
@@ -197,13 +194,14 @@ def _plain(text: str) -> str:
     """Returns a text without case and accents."""
     if text.isascii():
         return text.casefold()
-    return _ACCENTS.sub("", unicodedata.normalize("NFKD", text)).casefold()
+    return without_accents(text).casefold()
 
 
 def _words(text: str) -> list[_Word]:
     found = []
-    for match in _WORD.finditer(_POSSESSIVE.sub(lambda ending: " " * len(ending[0]), text)):
+    for match in _WORD.finditer(POSSESSIVE.sub(lambda ending: " " * len(ending[0]), text)):
         word = match[0]
         named = word[0].isupper() or any(map(str.isdigit, word))
-        found.append(_Word(_plain(word), named, match.start(), match.end()))
+        if form := _plain(word):  # a mark without a letter has none
+            found.append(_Word(form, named, match.start(), match.end()))
     return found

@@ -7,9 +7,10 @@ The tables are English. They change nothing in texts of other languages but a fe
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
+
+from ragguard.text.letters import without_accents
 
 Words = tuple[str, ...]
 _ONES = (
@@ -58,8 +59,7 @@ _LONG = 5
 @lru_cache(maxsize=4096)
 def answer_words(text: str) -> Words:
     """Returns the words of a text in one spelling, in their order."""
-    text = unicodedata.normalize("NFKD", _RAISED.sub(" ", text))
-    text = "".join(char for char in text if not unicodedata.combining(char))
+    text = without_accents(_RAISED.sub(" ", text))
     text = _INITIALS.sub(r"\1", _THOUSANDS.sub("", text))
     text = _POSSESSIVE.sub("", _GLUED_FOOTNOTE.sub(" ", text)).replace("’", "").replace("'", "")
     text = _NUMERAL.sub(lambda match: _ROMAN[match[0]], _ORDINAL_END.sub("", text)).replace("&", " and ")

@@ -12,6 +12,7 @@ from importlib.resources import files
 from itertools import product
 
 from ragguard.errors import InvalidInput
+from ragguard.text.letters import compatible, folded
 
 ABSTENTION = "NO-RESPONSE"
 """The label that ragguard's own prompts tell a model to say where it has no answer; an abstention in every language."""
@@ -86,12 +87,12 @@ def normalise(text: str, language: Language = ENGLISH) -> str:
     Text that holds nothing else keeps its articles ("A" is an answer, too), then its punctuation.
     """
     _check(text, language)
-    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    plain = folded(text)
     if plain.isascii():
         words = plain.translate(_ASCII_PUNCTUATION).split()
     else:
         spoken = "".join(char for char in plain if not _punctuation(char))
-        words = unicodedata.normalize("NFKC", spoken).split()  # an accent may have come next to its letter
+        words = compatible(spoken).split()  # an accent may have come next to its letter
     kept = [word for word in words if word not in language.articles]
     return " ".join(kept or words or plain.split())
 
@@ -105,9 +106,7 @@ def meaning_key(text: str, language: Language = ENGLISH) -> str:
     """
     _check(text, language)
     marked = text if text.isascii() else "".join(f"^{char}" if _raised(char) else char for char in text)
-    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", marked).casefold()).translate(
-        _ONE_FORM
-    )
+    plain = folded(marked).translate(_ONE_FORM)
     words = _QUOTED.sub(r"\2", plain).split()
     if any(char.isdigit() for char in plain):
         bare = [
@@ -133,11 +132,7 @@ def _bare_number(word: str) -> str:
 
 def _raised(char: str) -> bool:
     """Returns whether NFKC makes a plain digit of a character that is none, as of the exponent of 10⁶."""
-    return (
-        not char.isascii()
-        and not char.isdecimal()
-        and any(map(str.isdigit, unicodedata.normalize("NFKC", char)))
-    )
+    return not char.isascii() and not char.isdecimal() and any(map(str.isdigit, compatible(char)))
 
 
 def _check(text: object, language: object) -> None:

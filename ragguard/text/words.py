@@ -10,12 +10,12 @@ by `answer_words` of `ragguard.text.answer_words`.
 from __future__ import annotations
 
 import re
-import unicodedata
 
 from ragguard.text.language import normalise
+from ragguard.text.letters import folded
 
 _WORD = re.compile(r"[^\W_]+")
-_SPACELESS = re.compile(
+SPACELESS = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 """A character of a script without spaces between words (Thai, Lao, Burmese, Khmer, kana, Han): a word of its own."""
@@ -41,8 +41,8 @@ def running_words(text: str) -> str:
     """Returns the words of a text, without case, set apart by single spaces: the rule for long texts."""
     if text.isascii() and "\\" not in text and "&" not in text:
         return b" ".join(text.encode("ascii").translate(_LETTERS).split()).decode("ascii")
-    text = unicodedata.normalize("NFKC", _NOTATION.sub(" ", text)).casefold()
-    return " ".join(_WORD.findall(_SPACELESS.sub(r" \g<0> ", text)))
+    text = folded(_NOTATION.sub(" ", text))
+    return " ".join(_WORD.findall(SPACELESS.sub(r" \g<0> ", text)))
 
 
 def figure_words(text: str) -> str:
