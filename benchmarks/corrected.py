@@ -43,7 +43,7 @@ from ragguard.metrics.agreement import auc
 from ragguard.metrics.distraction import GAMMA, utility_parts
 from ragguard.metrics.prediction_powered import CorrectedMean, corrected_mean
 from ragguard.records import Passage, RetrievalStep, Run
-from ragguard.scorers.exam.examination import exam_cases
+from ragguard.scorers.exam.cases import exam_cases
 from ragguard.scorers.probes import abstention, relevance
 from studies.hard_world import hard_cases
 from studies.label_noise import tilted

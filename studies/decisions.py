@@ -29,7 +29,7 @@ from ragguard.lab.validation.contexts import Progress, silent
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.arrays import Booleans, Floats, Integers
 from ragguard.scorers.asker import Models
-from ragguard.scorers.exam.examination import exam_cases
+from ragguard.scorers.exam.cases import exam_cases
 from ragguard.scorers.probes import abstention, answerability, grade, read_relevance, relevance
 from ragguard.scorers.question import LabelAnswer, LabelQuestion
 from studies.hard_world import hard_cases

@@ -27,7 +27,7 @@ from ragguard.metrics.agreement import auc
 from ragguard.metrics.arrays import Floats, Integers
 from ragguard.records import Passage, RetrievalStep, Run, Score
 from ragguard.scorers.belief import Belief
-from ragguard.scorers.exam.examination import ExamQuestion, TwoHopQuestion, exam_cases
+from ragguard.scorers.exam.cases import ExamQuestion, TwoHopQuestion, exam_cases
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.probes import belief
 from ragguard.text.language import normalise

@@ -26,7 +26,7 @@ from ragguard.metrics.agreement import auc
 from ragguard.metrics.answers import query_gain
 from ragguard.metrics.arrays import Floats
 from ragguard.scorers.asker import Models
-from ragguard.scorers.exam.examination import exam_cases
+from ragguard.scorers.exam.cases import exam_cases
 from ragguard.scorers.probes import abstention, query_likelihood, relevance
 from ragguard.scorers.question import LabelQuestion, Question, SampleQuestion
 from ragguard.text.language import normalise

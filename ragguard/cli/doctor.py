@@ -21,9 +21,9 @@ from ragguard.engines.engine import only_ranks
 from ragguard.engines.layers import Patience, Retry
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineError, EngineRejected, StoreError, shown_apart
+from ragguard.lab.exam.examination import examine as examine_model
+from ragguard.lab.exam.examination import repeated
 from ragguard.records import Passage, RetrievalStep, Run
-from ragguard.scorers.exam.examination import examine as examine_model
-from ragguard.scorers.exam.examination import repeated
 from ragguard.scorers.exam.record import ABOUT, NEEDED, ExamRecord, answers_file, keep_record, record_file
 from ragguard.scorers.settings import ADDRESSES, ScoringSettings
 from ragguard.text.secret_filter import without_secrets

@@ -33,9 +33,9 @@ from ragguard.scorers.asker import SCORING, Asker, MeteredAsk, Models, Responden
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
-from ragguard.scorers.exam.examination import examine_unknown
 from ragguard.scorers.exam.examined import Examined
 from ragguard.scorers.exam.record import verdicts_of
+from ragguard.scorers.exam.short_form import examine_unknown
 from ragguard.scorers.grades import Grades
 from ragguard.scorers.passage_belief import PassageBelief
 from ragguard.scorers.plan import UNKNOWN, Plan, PriceList

@@ -20,15 +20,9 @@ from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import CircuitOpen, EngineRejected, EngineUnreachable
 from ragguard.facts.run_view import RunView
+from ragguard.lab.exam.examination import examine, repeated
 from ragguard.records import Failure, Passage, RetrievalStep, Run
-from ragguard.scorers.exam.examination import (
-    BRIEF_CASES,
-    BRIEF_PROMPTS,
-    exam_cases,
-    examine,
-    examine_unknown,
-    repeated,
-)
+from ragguard.scorers.exam.cases import SAME_SUBJECT, exam_cases
 from ragguard.scorers.exam.record import (
     NEEDED,
     ExamRecord,
@@ -38,6 +32,7 @@ from ragguard.scorers.exam.record import (
     record_file,
     remarks_on,
 )
+from ragguard.scorers.exam.short_form import BRIEF_CASES, BRIEF_PROMPTS, examine_briefly, examine_unknown
 from ragguard.scorers.pipeline import ScoringPipeline
 
 DEFAULT = load_prompts("default")
@@ -98,7 +93,8 @@ async def test_a_judge_that_sees_only_the_subject_fails_by_near_misses():
         one = next(one for one in exam_cases().questions if one.question in text)
         if name not in "AB":
             return label(text, name)
-        return 0.7 if (one.gold in text or one.partial in text) == (name == "A") else 0.2
+        on_subject = any(getattr(one, kind) in text for kind in ("gold", *SAME_SUBJECT))
+        return 0.7 if on_subject == (name == "A") else 0.2
 
     record = await kept(examinee(label=by_subject))
     assert record.figures["relevance"] == 1.0
@@ -153,7 +149,7 @@ async def test_stopped_examination_goes_on_where_it_was(tmp_path):
 
 async def test_short_form_asks_as_few_prompts_as_it_says_and_decides_no_score():
     engine = examinee(**SAYS_YES)
-    record = await examine(engine, DEFAULT, brief=True)
+    record = await examine_briefly(engine, DEFAULT)
     assert sum(len(call.prompts) for call in engine.calls) == BRIEF_PROMPTS
     assert "failed a short examination in relevance" in record.remark
     keep_record(record, record_file(await engine.info(), DEFAULT))

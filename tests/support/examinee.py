@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.likely_engine import LikelyEngine
 
-from ragguard.scorers.exam.examination import exam_cases
+from ragguard.scorers.exam.cases import exam_cases
 
 _CASES = exam_cases()
 

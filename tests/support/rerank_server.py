@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from support.misbehaving_server import Reply, Request
 
-from ragguard.scorers.exam.examination import exam_cases
+from ragguard.scorers.exam.cases import exam_cases
 
 RerankForm = Literal["cohere", "voyage", "tei"]
 FORMS: tuple[RerankForm, ...] = ("cohere", "voyage", "tei")

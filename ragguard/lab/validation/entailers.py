@@ -16,7 +16,7 @@ from ragguard.engines.entailment import RELATIONS, Entailments, Pair
 from ragguard.errors import InvalidInput
 from ragguard.metrics import correlate
 from ragguard.metrics.agreement import auc, interval
-from ragguard.scorers.exam.examination import exam_cases
+from ragguard.scorers.exam.cases import exam_cases
 from ragguard.storage.files.fields import json_lines
 from ragguard.text.language import normalise
 

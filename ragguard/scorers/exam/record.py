@@ -23,7 +23,7 @@ from ragguard.runtime.arguments import user_folder
 
 _SHIPPED = files("ragguard.scorers.exam") / "records"
 VERSION = 2
-"""The version of the examination's cases; a model is examined anew when it changes."""
+"""The version of the examination's cases; a model is examined again when it changes."""
 NEEDED: Mapping[str, float] = {
     "abstention": 0.75,
     "relevance": 0.75,

@@ -15,8 +15,8 @@ from ragguard.cli.app import app
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
+from ragguard.lab.exam.examination import examine
 from ragguard.records import Failure, RetrievalStep, Run, Score
-from ragguard.scorers.exam.examination import examine
 from ragguard.scorers.exam.record import keep_record, record_file
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.probes import relevance

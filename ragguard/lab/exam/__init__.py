@@ -1,0 +1,1 @@
+"""The whole examination of a model; its short form and what a record means for scores stand in `ragguard.scorers`."""

@@ -1,0 +1,159 @@
+"""Examines a model: asks it about every case and compares what it says with what is true."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ragguard.engines.base import Engine
+from ragguard.engines.entailer import EngineEntailer
+from ragguard.engines.entailment import Pair
+from ragguard.engines.prompts import PromptSet
+from ragguard.metrics import arrays
+from ragguard.metrics.answers import mean_logprob, query_gain
+from ragguard.scorers.asker import Models
+from ragguard.scorers.exam.cases import SAME_SUBJECT, WITHOUT, exam_cases
+from ragguard.scorers.exam.figures import (
+    MISLEADING,
+    Key,
+    Numbers,
+    areas,
+    fitted_log_odds,
+    intervals,
+    known,
+    mean,
+    numbers_of,
+)
+from ragguard.scorers.exam.record import ExamRecord
+from ragguard.scorers.exam.short_form import (
+    PRIORITY,
+    Tell,
+    answers_to,
+    examine_reranker,
+    label_number,
+    label_questions,
+)
+from ragguard.scorers.probes import abstention, belief, grade, likelihood, query_likelihood, relevance
+from ragguard.scorers.question import EntailQuestion, Question, SampleQuestion
+from ragguard.text.language import normalise
+
+REPEATED, TIMES = 20, 5
+"""The questions that are asked several times, and how often each is."""
+_GRADES = {"gold": 5, "partial": 3, "near": 2, "other": 1}
+
+
+async def examine(engine: Engine, prompts: PromptSet, tell: Tell = lambda done, of: None) -> ExamRecord:
+    """Returns the record of an examination; a probe that cannot be asked has a reason in place of a figure.
+
+    Raises the error of the engine where it does not answer at all.
+    """
+    if "answer" not in prompts.templates:
+        return await examine_reranker(engine, prompts, tell)
+    began, info = time.monotonic(), await engine.info()
+    answers, reasons = await answers_to(engine, prompts, _questions(prompts), tell)
+    numbers = {key: _number(key, answer, answers) for key, answer in answers.items() if key[1] != "alone"}
+    figures = known(_figures(numbers))
+    return ExamRecord(
+        info.model, info.fingerprint, prompts.identity, seconds=round(time.monotonic() - began, 1),
+        figures=figures, intervals=intervals(figures, numbers), reasons=reasons,
+        log_odds=fitted_log_odds(numbers, "query_gain"),
+    )  # fmt: skip
+
+
+async def repeated(engine: Engine, prompts: PromptSet) -> dict[str, float]:
+    """Returns `ExamRecord.spread`: twenty questions, each asked `TIMES` times one after the other. The engine must have
+    no cache of its own. To be called before the examination, so that a server has not seen the questions either."""
+    models = Models(engine, engine, EngineEntailer(engine, prompts), PRIORITY)
+    spread: dict[str, float] = {}
+    cold: list[float] = []
+    for probe, ask in (("abstention", abstention), ("relevance", relevance)):
+        if probe not in prompts.templates:
+            continue
+        asked = [ask(prompts, case.question, case.near) for case in exam_cases().questions[-REPEATED // 2 :]]
+        rounds = [await models.respond(asked) for _ in range(TIMES)]
+        table = np.array([[label_number((probe, "near", 0), one) for one in answers] for answers in rounds])
+        spread[probe] = round(float(np.sqrt(table.var(axis=0, ddof=1).mean())), 6)
+        cold += np.abs(table[0] - table[1:].mean(axis=0)).tolist()
+    return spread | {"cold": round(float(np.mean(cold)), 6)}
+
+
+def _questions(prompts: PromptSet) -> dict[Key, Question]:
+    """Returns all questions. What decides no verdict, or is told by few cases, is asked of every second question:
+    written answers, grades, second hops."""
+    cases, asked = exam_cases(), dict[Key, Question]()
+    for at, case in enumerate(cases.questions):
+        second = at % 2 == 0
+        for kind in ("gold", *SAME_SUBJECT, *WITHOUT):
+            passage = getattr(case, kind)
+            if kind in ("gold", "near") or (kind == "other" and second):
+                asked |= label_questions(prompts, at, case, kind)
+            if kind in SAME_SUBJECT:
+                asked["relevance", kind, at] = relevance(prompts, case.question, passage)
+            if kind in _GRADES and second:
+                asked["grades", kind, at] = grade(prompts, case.question, passage)
+            if "query" in prompts.templates:
+                asked["query_gain", kind, at] = query_likelihood(prompts, case.question, passage)
+        if "query_closed" in prompts.templates:
+            asked["query_gain", "alone", at] = query_likelihood(prompts, case.question)
+        for kind in ("gold", *MISLEADING):
+            asked["likelihood", kind, at] = likelihood(
+                prompts, case.question, [getattr(case, kind)], case.answer
+            )
+        asked["entailment", "same", at] = EntailQuestion(Pair(case.question, case.answer, case.same))
+        asked["entailment", "wrong", at] = EntailQuestion(Pair(case.question, case.answer, case.wrong))
+        if second:
+            asked["right", "gold", at] = _greedy(prompts, case.question, [case.gold])
+    for at, two in enumerate(cases.two_hop[::2], len(cases.questions)):
+        for kind, passage in (("gold", two.second), ("near", two.near)):
+            asked["likelihood", kind, at] = likelihood(
+                prompts, two.question, [two.first, passage], two.answer
+            )
+        asked["right", "two_hop", at] = _greedy(prompts, two.question, [two.first, two.second])
+    return asked
+
+
+def _greedy(prompts: PromptSet, question: str, passages: Sequence[str]) -> SampleQuestion:
+    asked = belief(prompts, question, passages, n=1, seed=0)
+    return SampleQuestion(asked.prompt, 1, min(16, asked.max_tokens), 0.0, seed=0)
+
+
+def _number(key: Key, answer: Any, answers: Mapping[Key, Any]) -> float:
+    """Returns what an answer says as a number: a probability, a log-probability, a grade, or whether it is right."""
+    probe, kind, at = key
+    if probe in ("abstention", "relevance"):
+        return label_number(key, answer)
+    if probe == "grades":
+        return float(np.dot(answer.p, range(1, len(answer.p) + 1)) / max(sum(answer.p), 1e-300))
+    if probe == "query_gain":
+        return query_gain(answer.logprobs, answers[probe, "alone", at].logprobs)
+    if probe == "likelihood":
+        return mean_logprob([answer.logprobs])
+    if probe == "entailment":
+        return float(np.argmax(answer.p) == (0 if kind == "same" else 2))
+    cases = exam_cases()
+    case = cases.questions[at] if kind == "gold" else cases.two_hop[::2][at - len(cases.questions)]
+    return float(f" {normalise(case.answer)} " in f" {normalise(answer.samples[0].text)} ")
+
+
+def _figures(numbers: Numbers) -> dict[str, float]:
+    """Returns the figures that the answers give; nan where nothing was asked."""
+    abstains = [float(p >= 0.5) for p in numbers_of(numbers, "abstention", *WITHOUT)]
+    graded = [(number, float(_GRADES[key[1]])) for key, number in numbers.items() if key[0] == "grades"]
+    return areas(numbers) | {
+        "grades": _spearman(graded),
+        "entailment": mean(numbers_of(numbers, "entailment", "same", "wrong")),
+        "right": mean(numbers_of(numbers, "right", "gold")),
+        "right_two_hop": mean(numbers_of(numbers, "right", "two_hop")),
+        "abstains": mean(abstains),
+    }
+
+
+def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
+    """Returns the rank correlation of pairs of numbers; nan where a side does not vary."""
+    table = np.array(pairs).reshape(-1, 2).T
+    if table.shape[1] < 2 or not np.ptp(table, axis=1).all():
+        return np.nan
+    return float(np.asarray(np.corrcoef([arrays.ranks(row) for row in table]))[0, 1])
