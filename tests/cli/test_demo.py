@@ -47,6 +47,14 @@ def test_four_lines_say_first_what_was_paid_misled_saved_and_compared(shown):
     assert re.search(r"Better on 8 questions: delta_seper_total \+0", said)
 
 
+def test_the_readme_shows_these_lines(shown):
+    printed, _ = shown
+    (lines,) = re.findall(
+        r"^```text\n(paid .*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert " ".join(lines.split()) in " ".join(printed.split())
+
+
 def test_saved_answer_is_shown_hop_by_hop_without_the_guard_and_with_it(shown):
     printed, _ = shown
     assert "LlamaIndex, no guard ─" in printed
@@ -75,10 +83,11 @@ def test_stores_and_runs_of_the_demo_can_be_read(shown):
     assert done.output.startswith(f"Better on {len(demo.COMPARED)} questions")
 
 
-def test_the_readmes_commands_run_one_after_the_other_behind_the_demo(shown, monkeypatch):
+def test_the_tutorials_commands_run_one_after_the_other_behind_the_demo(shown, monkeypatch):
     """No file is there but what the commands before have written."""
     _, out = shown
-    shell = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    page = (ROOT / "docs" / "tutorial" / "first-run.md").read_text()
+    shell = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (first, *lines) = next(block for block in shell if "demo-out" in block).splitlines()
     assert shlex.split(first, comments=True) == ["ragguard", "demo"]
     monkeypatch.chdir(out.parent)

@@ -16,11 +16,8 @@ from ragguard.engines.connect import open_engine
 
 _ROOT = Path(__file__).parents[2]
 PAGE = (_ROOT / "docs" / "how-to" / "engines.md").read_text()
-README = (_ROOT / "README.md").read_text()
 ROWS = re.findall(r"^\| ([^|]+) \| `(https?://[^`]+)` \| ([^|]+) \|", PAGE, re.MULTILINE)
-COMMANDS = list(
-    dict.fromkeys(re.findall(r"^ragguard .*?\"?(https?://[^\s\"]+)", f"{README}\n{PAGE}", re.MULTILINE))
-)
+COMMANDS = list(dict.fromkeys(re.findall(r"^ragguard .*?\"?(https?://[^\s\"]+)", PAGE, re.MULTILINE)))
 ONLY_MODEL = {"vLLM", "llama.cpp"}
 
 
@@ -72,15 +69,15 @@ async def test_address_of_the_table_reaches_its_model_under_its_path(server, add
     assert all(path.startswith(urlsplit(address).path) for path in paths)
 
 
-def test_readme_shows_the_key_and_the_address_of_the_servers_that_most_have():
-    assert "export OPENAI_API_KEY=" in README
+def test_page_shows_the_key_and_the_address_of_the_servers_that_most_have():
+    assert "export OPENAI_API_KEY=" in PAGE
     for part in (
         "api.openai.com/v1#",
         "localhost:11434/v1#",
         "localhost:8080/v1",
         "openai.azure.com/openai/deployments/",
     ):
-        assert re.search(rf"^ragguard doctor .*{re.escape(part)}", README, re.MULTILINE), part
+        assert re.search(rf"^ragguard doctor .*{re.escape(part)}", PAGE, re.MULTILINE), part
 
 
 def test_help_of_doctor_shows_keys_and_the_commands_of_the_page():
