@@ -32,7 +32,7 @@ from ragguard.scorers.asker import Asker, Models
 from ragguard.scorers.coverage import Ratings
 from ragguard.scorers.probes import read_lines, read_sub_questions
 from ragguard.scorers.question import SampleQuestion, answered
-from ragguard.storage.files.fields import json_lines
+from ragguard.storage.files.jsonl import json_lines
 from ragguard.storage.files.runfile import write_runs
 
 

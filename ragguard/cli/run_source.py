@@ -14,8 +14,8 @@ from ragguard.cli.terminal import progress_bar, say
 from ragguard.errors import InvalidInput
 from ragguard.records import Run
 from ragguard.scorers.references import ReferenceTable, spelled
-from ragguard.storage.files.fields import json_lines
-from ragguard.storage.files.runfile import check_run_file, opened, read_lines
+from ragguard.storage.files.jsonl import check_run_file, json_lines, opened
+from ragguard.storage.files.runfile import read_lines
 from ragguard.storage.sqlite.database import is_store
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.traces.pulled import SCHEMES

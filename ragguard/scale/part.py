@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import IO
 
 from ragguard.errors import StoreError
+from ragguard.storage.files.jsonl import opened, raw_lines
 from ragguard.storage.files.partfolder import local_path
-from ragguard.storage.files.runfile import LONGEST_LINE, Line, line_of, opened, raw_lines
+from ragguard.storage.files.runfile import Line, line_of
 from ragguard.storage.sqlite.database import is_store
 
 SMALLEST_PART = 64 * 2**10
@@ -110,7 +111,7 @@ def read_part(part: Part) -> Iterator[Line]:
                 )
             file.seek(part.start)
         place = part.start
-        for number, (raw, size) in enumerate(raw_lines(file, LONGEST_LINE), 1):
+        for number, (raw, size) in enumerate(raw_lines(file), 1):
             if place >= part.end and not part.packed:
                 return
             line = line_of(raw, size, place, "byte" if part.start else f"line {number}, byte")

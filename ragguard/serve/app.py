@@ -50,7 +50,8 @@ from ragguard.serve.request_checks import (
     sent,
     while_connected,
 )
-from ragguard.storage.files.runfile import LONGEST_LINE, Line, line_of, run_of_data
+from ragguard.storage.files.jsonl import LONGEST_LINE
+from ragguard.storage.files.runfile import Line, line_of, run_of_data
 from ragguard.text.plain import without_surrogates
 from ragguard.text.secret_filter import logger
 from ragguard.traces.spool import BROKEN

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ragguard.errors import InvalidInput
 from ragguard.schema import read_record
-from ragguard.storage.files.runfile import json_of_line
+from ragguard.storage.files.jsonl import json_of_line
 from ragguard.text.plain import without_surrogates
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from ragguard.errors import InvalidInput
-from ragguard.storage.files.runfile import LONGEST_LINE, json_of_line, opened, raw_lines
+from ragguard.storage.files.jsonl import LONGEST_LINE, json_of_line, opened, raw_lines
 from ragguard.traces.pulled import SCHEMES, since_time, spans_at
 from ragguard.traces.record import kind_of
 from ragguard.traces.runs import TracedRun, runs_of_trace

@@ -13,7 +13,8 @@ from ragguard.capture.model_calls import DELIVERED, UNKNOWN, ModelCalls
 from ragguard.capture.shapes import as_it_is
 from ragguard.errors import InvalidInput
 from ragguard.records import MODEL_CALLS, Passage, RetrievalStep, Run, SubStep, TraceContext
-from ragguard.storage.files.runfile import json_of_line, run_of_data
+from ragguard.storage.files.jsonl import json_of_line
+from ragguard.storage.files.runfile import run_of_data
 from ragguard.telemetry.names import RUN_WHOLE, STEP_ID
 from ragguard.traces.record import Record
 from ragguard.traces.trace_spans import TraceSpan

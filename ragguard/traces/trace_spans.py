@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.records import new_id
-from ragguard.storage.files.runfile import json_of_line
+from ragguard.storage.files.jsonl import json_of_line
 from ragguard.telemetry.names import RUN_WHOLE
 
 Data: TypeAlias = Mapping[str, Any]

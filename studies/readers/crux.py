@@ -19,7 +19,7 @@ import numpy as np
 from ragguard.lab.validation.contexts import Context
 from ragguard.lab.validation.rankings import Question, qrel_files, ranked_contexts, read_qrels
 from ragguard.metrics import alpha_ndcg, answerable_questions, coverage
-from ragguard.storage.files.fields import json_lines
+from ragguard.storage.files.jsonl import json_lines
 from studies.readers.lists import numbers
 
 ENOUGH = 3

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ragguard.storage.files.fields import json_lines
+from ragguard.storage.files.jsonl import json_lines
 
 SYSTEMS = ("fid", "gpt35", "chatgpt", "gpt4", "newbing")
 

@@ -11,7 +11,7 @@ from typing import Any
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
 from ragguard.runtime.faults import describe
-from ragguard.storage.files.fields import Fields, json_lines, lines_of
+from ragguard.storage.files.jsonl import Fields, json_lines, lines_of
 
 
 def numbers(fields: Fields, name: str) -> tuple[float, ...]:

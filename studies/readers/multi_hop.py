@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from ragguard.storage.files.fields import Fields, json_lines
+from ragguard.storage.files.jsonl import Fields, json_lines
 from ragguard.text.language import normalise
 from studies.readers.lists import json_objects, objects
 

@@ -20,7 +20,7 @@ from ragguard.errors import InvalidInput
 from ragguard.lab.validation.contexts import Context
 from ragguard.metrics import f, f_e, ndcg, t, t_u
 from ragguard.records import Passage
-from ragguard.storage.files.fields import Fields
+from ragguard.storage.files.jsonl import Fields
 from studies.readers.lists import first, json_objects, numbers
 from studies.selections import Selection
 

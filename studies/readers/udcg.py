@@ -16,7 +16,7 @@ from pathlib import Path
 from ragguard.lab.validation.contexts import Context
 from ragguard.lab.validation.rankings import outcome_of
 from ragguard.metrics import udcg, utility
-from ragguard.storage.files.fields import Fields
+from ragguard.storage.files.jsonl import Fields
 from studies.readers.lists import json_objects, objects, passages_of
 
 _OURS = "udcg ("

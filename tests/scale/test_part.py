@@ -13,7 +13,7 @@ from support.runs import a_run
 
 from ragguard.errors import StoreError
 from ragguard.scale.part import find_runs, plan_parts, read_part
-from ragguard.storage.files import runfile
+from ragguard.storage.files import jsonl
 from ragguard.storage.files.runfile import read_lines, write_runs
 
 GOOD = [
@@ -68,8 +68,8 @@ def test_parts_of_any_size_hold_the_lines_of_the_file(tmp_path_factory, content)
 
 
 def test_line_that_is_read_in_pieces_or_is_too_long_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(runfile, "_PIECE", 8)
-    monkeypatch.setattr(runfile, "LONGEST_LINE", 60)
+    monkeypatch.setattr(jsonl, "_PIECE", 8)
+    monkeypatch.setattr(jsonl, "LONGEST_LINE", 60)
     content = GOOD[0] + b"\n" + b"x" * 200 + b"\n" + GOOD[1]
     path = tmp_path / "runs.jsonl"
     path.write_bytes(content)

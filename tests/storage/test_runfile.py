@@ -16,10 +16,11 @@ from ragguard.records import (
     ScoredRun,
     Usage,
 )
-from ragguard.storage.files import runfile
+from ragguard.storage.files import jsonl
+from ragguard.storage.files.jsonl import opened
 from ragguard.storage.files.runfile import (
+    data_of_run,
     line_of,
-    opened,
     read_lines,
     read_runs,
     write_runs,
@@ -85,7 +86,7 @@ def test_wrong_line_of_a_run_file_is_named(text, says):
 
 
 def test_a_line_that_is_too_long_is_skipped_without_being_held(monkeypatch):
-    monkeypatch.setattr(runfile, "LONGEST_LINE", 200)
+    monkeypatch.setattr(jsonl, "LONGEST_LINE", 200)
     good = json.dumps(LEAST).encode()
     file = io.BytesIO(good + b"\n" + b"x" * 5000 + b"\n" + b"\n" + good)
     found = [(one.number, one.run is not None) for one in read_lines(file)]
@@ -94,7 +95,7 @@ def test_a_line_that_is_too_long_is_skipped_without_being_held(monkeypatch):
 
 
 def test_a_line_of_more_values_than_memory_has_room_for_is_refused_before_it_is_parsed(monkeypatch):
-    monkeypatch.setattr(runfile.json, "loads", lambda *args, **more: pytest.fail("it was parsed"))
+    monkeypatch.setattr(jsonl.json, "loads", lambda *args, **more: pytest.fail("it was parsed"))
     text = '{"question": "q", "steps": [' + "[]," * 2_100_000 + "[]]}"
     assert "brackets and commas" in str(next(read_lines(io.BytesIO(text.encode()))).problem)
 
@@ -145,7 +146,7 @@ def test_whatever_a_line_holds_it_is_a_run_or_a_problem(value):
 def test_every_text_survives_a_file(question, passage):
     run = a_run(question="q" + question, steps=1, passages=0)
     run.steps[0].passages = run.steps[0].candidates = [Passage(passage)]
-    read = parse_line(runfile.dump(runfile.data_of_run(run))).run
+    read = parse_line(json.dumps(data_of_run(run))).run
     assert read.question == without_surrogates(run.question)
     assert read.steps[0].passages[0].text == without_surrogates(passage)
 

@@ -10,7 +10,7 @@ from ragguard.lab.validation.contexts import Context
 from ragguard.lab.validation.rankings import outcome_of, qrel_files, read_rankings
 from ragguard.records import Passage, Run
 from ragguard.scorers.grades import RELEVANT
-from ragguard.storage.files.fields import Fields
+from ragguard.storage.files.jsonl import Fields
 from ragguard.storage.files.partfolder import is_part_folder
 from ragguard.storage.files.runfile import read_runs
 from ragguard.storage.source import is_source, open_source

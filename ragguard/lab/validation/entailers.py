@@ -17,7 +17,7 @@ from ragguard.errors import InvalidInput
 from ragguard.metrics import correlate
 from ragguard.metrics.agreement import auc, interval
 from ragguard.scorers.exam.cases import exam_cases
-from ragguard.storage.files.fields import json_lines
+from ragguard.storage.files.jsonl import json_lines
 from ragguard.text.language import normalise
 
 EXAM = "exam"

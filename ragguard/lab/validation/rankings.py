@@ -15,7 +15,7 @@ from pathlib import Path
 from ragguard.errors import InvalidInput
 from ragguard.lab.validation.contexts import OUTCOMES, Context
 from ragguard.records import Passage
-from ragguard.storage.files.fields import Fields, json_lines, lines_of
+from ragguard.storage.files.jsonl import Fields, json_lines, lines_of
 
 Grades = Mapping[str, Mapping[str, float]]
 """Query → document → grade."""

@@ -7,36 +7,35 @@ number and its reason, and the lines after it are read all the same.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import os
 import shlex
-import stat
-import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, fields
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeGuard, cast
+from typing import IO, Any, NamedTuple, TypeGuard
 
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.records import Failure, Run, Score, ScoredRun
-from ragguard.runtime.arguments import is_file_name
-from ragguard.runtime.faults import describe, why_unreadable
+from ragguard.runtime.faults import describe
 from ragguard.schema import Data, checked_run, data_of, read_record
+from ragguard.storage.files.jsonl import (
+    JsonValue,
+    in_file,
+    is_blank,
+    json_value,
+    json_values,
+    opened,
+    raw_lines,
+    text_file,
+)
 from ragguard.storage.sqlite.layout import dump
 from ragguard.text.plain import plain_metadata
 
 FORMAT = "ragguard.run/1"
-LONGEST_LINE = 64 * 2**20
-"""The most bytes of one line."""
-MOST_VALUES = 4_000_000
-"""The most brackets and commas of one line, since sixty megabytes of `[],` would become 1.5 GB of lists."""
-_PIECE = 2**20
 
 
 class Line(NamedTuple):
@@ -59,10 +58,8 @@ def read_lines(source: str | Path | IO[bytes]) -> Iterator[Line]:
         with opened(source) as (file, _):
             yield from read_lines(file)
         return
-    for number, (raw, size) in enumerate(raw_lines(source, LONGEST_LINE), 1):
-        line = line_of(raw, size, number)
-        if line is not None:
-            yield line
+    for value in json_values(raw_lines(source)):
+        yield line_of_value(value)
 
 
 def read_runs(source: str | Path | IO[bytes]) -> Iterator[Run]:
@@ -81,40 +78,20 @@ def read_runs(source: str | Path | IO[bytes]) -> Iterator[Run]:
 def line_of(raw: bytes, size: int, number: int, unit: str = "line") -> Line | None:
     """Returns a line of `raw_lines`, of `size` bytes; None where it is blank. Errors name it by its number, or by its
     first byte where lines are not counted and the `unit` is `byte`."""
-    if not raw.strip() and size <= LONGEST_LINE:
-        return None
+    return None if is_blank(raw, size) else line_of_value(json_value(raw, size, number), unit)
+
+
+def line_of_value(value: JsonValue, unit: str = "line", run_of: Callable[[Any], Run] | None = None) -> Line:
+    """Returns the line that holds a value; `run_of` makes a run of it, `run_of_data` unless another is given."""
     try:
-        return Line(number, run_of_data(_data_of_line(raw, size)), None)
+        if value.problem is not None:
+            raise value.problem
+        return Line(value.number, (run_of or run_of_data)(value.data), None)
     except InvalidInput as wrong:
-        problem = RunFormatError(number, wrong.argument or "line", wrong.value, wrong.allowed, unit=unit)
-        return Line(number, None, problem)
-
-
-def _data_of_line(raw: bytes, size: int) -> Any:
-    """Returns what a line of `raw_lines` holds."""
-    if size > LONGEST_LINE:
-        raise InvalidInput("length", f"over {LONGEST_LINE} bytes", "shorter lines")
-    return json_of_line(raw)
-
-
-def json_of_line(raw: bytes) -> Any:
-    """Returns what a line or a body of JSON holds; raises InvalidInput for one that is none, or would not fit."""
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidInput("text", raw[:40], f"UTF-8; {error.reason} at byte {error.start}") from error
-    if (values := text.count("[") + text.count("{") + text.count(",")) > MOST_VALUES:
-        raise InvalidInput("JSON", f"{values:,} brackets and commas", f"at most {MOST_VALUES:,} in a line")
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except RecursionError as error:
-        raise InvalidInput("JSON", text[:40], "less deeply nested") from error
-    except ValueError as error:
-        raise InvalidInput("JSON", text[:40], f"one JSON object a line; {error}") from error
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON's")
+        argument = wrong.argument or "line"
+        return Line(
+            value.number, None, RunFormatError(value.number, argument, wrong.value, wrong.allowed, unit=unit)
+        )
 
 
 def run_of_data(data: object) -> Run:
@@ -196,57 +173,6 @@ def data_of_run(run: Run) -> Data:
     return data
 
 
-def raw_lines(file: IO[bytes], longest: int) -> Iterator[tuple[bytes, int]]:
-    """Yields lines with their lengths, read in pieces; of a line over `longest` bytes only the length is kept."""
-    while piece := file.readline(_PIECE):
-        pieces, size = [piece], len(piece)
-        while not piece.endswith(b"\n") and (piece := file.readline(_PIECE)):
-            size += len(piece)
-            if size <= longest:
-                pieces.append(piece)
-            else:
-                pieces.clear()
-        yield b"".join(pieces), size
-
-
-def check_run_file(path: str | Path) -> None:
-    """Raises where the file cannot be read, before any work is done."""
-    try:
-        if str(path) != "-" and stat.S_ISDIR(os.stat(path).st_mode):
-            raise IsADirectoryError("it is a folder")
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
-
-
-@contextmanager
-def opened(path: str | Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
-    """Opens a run file to read; yields it with a function that returns how many bytes of it are read. `-` is the
-    standard input."""
-    if str(path) == "-":
-        yield sys.stdin.buffer, lambda: 0
-        return
-    _check_name(path, "read")
-    try:
-        with open(path, "rb") as file:
-            position = file.tell if file.seekable() else lambda: 0  # a pipe has no position
-            if str(path).endswith(".gz"):
-                with gzip.open(file, "rb") as unpacked:
-                    yield cast(IO[bytes], unpacked), position
-            else:
-                yield file, position
-    except (OSError, EOFError, zlib.error) as error:
-        raise _unreadable(path, error) from error
-
-
-def _check_name(path: str | Path, done: str) -> None:
-    if not is_file_name(path):
-        raise StoreError(f"{str(path)!a} could not be {done}: no file can have this name; check the path")
-
-
-def _unreadable(path: str | Path, error: Exception) -> StoreError:
-    return StoreError(f"{path} could not be read ({why_unreadable(error)}); check the path and the file")
-
-
 def write_runs(runs: Iterable[Run], path: str | Path) -> int:
     """Writes a run file and returns how many runs it holds.
 
@@ -260,18 +186,6 @@ def write_runs(runs: Iterable[Run], path: str | Path) -> int:
             file.write(dump(data_of_run(checked_run(run))) + "\n")
             count += 1
     return count
-
-
-@contextmanager
-def text_file(path: str | Path) -> Iterator[IO[str]]:
-    """Opens a file of JSON lines to write, packed where its name ends in `.gz`."""
-    _check_name(path, "written")
-    opened = gzip.open if str(path).endswith(".gz") else open
-    try:
-        with opened(path, "wt", encoding="ascii") as file:
-            yield cast(IO[str], file)
-    except OSError as error:
-        raise StoreError(f"{path} could not be written ({describe(error)}); name another file") from error
 
 
 SCORE_FORMAT = "ragguard.score/1"
@@ -324,14 +238,13 @@ def read_score_file(path: str | Path) -> Iterator[ScoredRun]:
 
 def _records(path: str | Path) -> Iterator[tuple[str, str, Score | Failure]]:
     with opened(path) as (file, _):
-        for number, (raw, size) in enumerate(raw_lines(file, LONGEST_LINE), 1):
-            if not raw.strip() and size <= LONGEST_LINE:
-                continue
+        for value in json_values(raw_lines(file)):
             try:
-                yield _record_of(_data_of_line(raw, size), path)
+                if value.problem is not None:
+                    raise value.problem
+                yield _record_of(value.data, path)
             except InvalidInput as wrong:
-                where = f", {wrong.argument}" if wrong.argument else ""
-                raise InvalidInput(f"{path}, line {number}{where}", wrong.value, wrong.allowed) from None
+                raise in_file(wrong, f"{path}, line {value.number}") from None
 
 
 def _record_of(data: object, path: str | Path) -> tuple[str, str, Score | Failure]:

@@ -174,7 +174,7 @@ def test_runs_and_judgements_of_other_queries(trec):
         ),
         ("qrels.txt", "q1 0 d1 much\n", "a number in place of 'much'"),
         ("good.run", "q1 Q0 d1 1\n", "good.run, line 1: .*rank score name"),
-        ("outcomes.jsonl", "{\n", "outcomes.jsonl, line 1: .*JSON"),
+        ("outcomes.jsonl", "{\n", "outcomes.jsonl, line 1, JSON"),
         ("outcomes.jsonl", '{"run": "good"}\n', "question_id: .*needed"),
     ],
 )
