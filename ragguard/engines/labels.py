@@ -1,4 +1,4 @@
-"""Labels: the request for their probabilities, and the tokens by which a model that shows its tokens tells them apart.
+"""Labels: the request for their probabilities, and the checks of log-probabilities that models give.
 
 `first_token` is the probability of the first token of a label (the paper's p(NO-RESPONSE)); `sequence` is the exact
 probability of all tokens of the label, one after another: their product. An answer is kept with all labels of its
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,50 +120,6 @@ def _rows(numbers: NDArray[Any] | None, size: int) -> list[tuple[Any, ...] | Non
 
 CONTRASTS = ("No", "Norway", "None", "N")
 """Common words. Where one begins with the same token as the abstention, that token does not identify the abstention."""
-
-
-class NextTokenAsk(NamedTuple):
-    """A question for the next token: the log-probabilities of `tokens`, behind the prompt and the tokens `after`."""
-
-    after: tuple[int, ...]
-    tokens: tuple[int, ...]
-
-
-Asks: TypeAlias = Sequence[NextTokenAsk]
-Logprobs: TypeAlias = list[NDArray[np.float64]]
-"""The log-probabilities of each ask: (prompts, its tokens)."""
-
-
-@dataclass(frozen=True, slots=True)
-class LabelPlan:
-    """The asks for some labels, and which of their log-probabilities belong to which label."""
-
-    asks: tuple[NextTokenAsk, ...]
-    paths: tuple[tuple[tuple[int, int], ...], ...]
-    """The (ask, column) pairs whose probabilities are multiplied, one tuple a label."""
-
-    def combine(self, logprobs: Logprobs) -> NDArray[np.float64]:
-        """Returns the probabilities (prompts, labels)."""
-        columns = [sum(logprobs[ask][:, column] for ask, column in path) for path in self.paths]
-        return np.exp(np.stack(columns, axis=-1).astype(np.float64))
-
-
-def plan_labels(ids: Sequence[Sequence[int]], mode: LabelMode) -> LabelPlan:
-    """Returns the plan for labels, given as the token ids with which each would follow the prompt."""
-    wanted: dict[tuple[int, ...], dict[int, int]] = {}
-    paths = []
-    for label in ids:
-        length = 1 if mode == "first_token" else len(label)
-        path = []
-        for at in range(length):
-            columns = wanted.setdefault(tuple(label[:at]), {})
-            path.append((tuple(label[:at]), columns.setdefault(label[at], len(columns))))
-        paths.append(path)
-    order = {after: index for index, after in enumerate(wanted)}
-    return LabelPlan(
-        tuple(NextTokenAsk(after, tuple(columns)) for after, columns in wanted.items()),
-        tuple(tuple((order[after], column) for after, column in path) for path in paths),
-    )
 
 
 def colliding(ids: Sequence[Sequence[int]]) -> bool:

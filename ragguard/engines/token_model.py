@@ -18,17 +18,7 @@ import numpy as np
 
 from ragguard.engines.base import EngineInfo, LabelMode, Prompt, Sample
 from ragguard.engines.chat_frames import LETTERS, QUESTION, SpecialTokens, begun_thought, open_thought
-from ragguard.engines.labels import (
-    ABSTENTION,
-    CONTRASTS,
-    Asks,
-    LabelPlan,
-    LabelRequest,
-    Logprobs,
-    checked_logprob,
-    colliding,
-    plan_labels,
-)
+from ragguard.engines.labels import ABSTENTION, CONTRASTS, LabelRequest, checked_logprob, colliding
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.requests import (
     ContinuationRequest,
@@ -47,12 +37,13 @@ ENOUGH_MASS = 0.5
 """The least probability that a model puts on the two letters of a plain A/B question if it answers by label."""
 MARKER = "ragguardnano"
 """A word that only nano's vocabulary has as one token: an exported nano is recognised by it behind any server."""
-_MOST_PLANS = 256
+_MOST_TEXTS = 10_000
 EXACT_CAPABILITIES = frozenset(
     {"exact_labels", "sequence", "sample_logprobs", "continuations", "batch", "n_samples", "seed"}
 )
 """The capabilities of every model that shows its tokens."""
 
+Ids: TypeAlias = Sequence[int]
 Rendered: TypeAlias = str | list[int]
 """A prompt as the model gets it: text, or the ids of its tokens."""
 
@@ -102,32 +93,25 @@ class TokenModel(Protocol):
         """The tokenizer and the chat template."""
         ...
 
-    async def report(self, question: Prompt, letters: Sequence[int]) -> EngineInfo:
+    async def report(self, question: Prompt, letters: Ids) -> EngineInfo:
         """Returns what the model reports about itself; a server is tried with a question about these tokens.
 
         The fingerprint is a text that differs for models that give different numbers: `find_out` adds to it.
         """
         ...
 
-    async def next_tokens(self, request: PromptRequest, asks: Asks) -> tuple[Logprobs, Usage]:
-        """Returns for each ask (prompts, its tokens): their log-probabilities behind the prompt and `ask.after`.
+    async def logprobs(
+        self, request: PromptRequest, texts: Sequence[Ids], then: Ids
+    ) -> tuple[list[list[float]], Usage]:
+        """Returns for each prompt the log-probabilities of the tokens of its text, which follows it and may be empty,
+        and behind them those of each token of `then` as the next one.
 
-        Raises PromptTooLong where a prompt does not fit together with the longest `after`.
+        Raises PromptTooLong where a prompt does not fit together with its text and one token more.
         """
         ...
 
     async def draw(self, request: DrawRequest) -> tuple[list[list[Sample]], Usage]:
         """Returns the answers to each prompt. With a seed they depend on it and on the prompt alone."""
-        ...
-
-    async def text_logprobs(
-        self, request: ContinuationRequest, texts: Sequence[tuple[int, ...]]
-    ) -> tuple[list[list[float]], Usage]:
-        """Returns the log-probabilities of the tokens of each prompt's text, and behind them that of the answer's end:
-        of any token of `tokens.ends`, where there are any.
-
-        Raises PromptTooLong where a prompt does not fit together with its text.
-        """
         ...
 
     async def first_words(self, prompt: Prompt) -> str:
@@ -149,9 +133,8 @@ class ProfiledModel:
     """The text before a label where the answer begins: nothing, or the space that some models put there."""
     thinks: bool = False
     """True where the model thinks before it answers and that cannot be switched off: its first tokens are no labels."""
-    _plans: dict[tuple[tuple[str, ...], LabelMode | None], tuple[LabelPlan, LabelMode]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _ids: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False, compare=False)
+    """The ids of labels and texts as they follow a prompt, which may cost a request each."""
 
     async def answer(self, request: Request) -> Reply:
         """Answers a request.
@@ -189,21 +172,21 @@ class ProfiledModel:
         return Reply([(*row, cut.get(index, 0)) for index, row in enumerate(rows)], usage)
 
     async def _labels(self, request: LabelRequest) -> tuple[_Ask, int]:
-        """Returns how labels are asked for: by their first tokens or as a whole; those that begin with the same token
-        as a whole, unless the request has a mode. And how many tokens each prompt must leave free."""
-        key = (request.labels, request.mode)
-        if key not in self._plans:
-            texts = [self.prefix + label for label in request.labels]
-            ids = await self.model.tokens.continuations(texts, request.deadline)
-            found: LabelMode = request.mode or ("sequence" if colliding(ids) else self.info.mode)
-            if len(self._plans) >= _MOST_PLANS:
-                self._plans.clear()
-            self._plans[key] = plan_labels(ids, found), found
-        plan, mode = self._plans[key]
+        """Returns how labels are asked for: by their first tokens or as whole texts; those that begin with the same
+        token as whole texts, unless the request has a mode. And how many tokens each prompt must leave free."""
+        ids = await self._ids_of(request.labels, request.deadline)
+        mode: LabelMode = request.mode or ("sequence" if colliding(ids) else self.info.mode)
+        firsts = sorted({label[0] for label in ids})
 
         async def ask(request: LabelRequest) -> tuple[list[Value], Usage]:
-            logprobs, usage = await self.model.next_tokens(request, plan.asks)
-            p = np.minimum(plan.combine(logprobs), 1.0)
+            if mode == "first_token":
+                rows, usage = await self.model.logprobs(request, [()] * len(request.prompts), firsts)
+                table = np.array(rows)[:, [firsts.index(label[0]) for label in ids]]
+            else:
+                each = request.about([prompt for prompt in request.prompts for _ in ids])
+                rows, usage = await self.model.logprobs(each, ids * len(request.prompts), ())
+                table = np.array([sum(row) for row in rows]).reshape(-1, len(ids))
+            p = np.minimum(np.exp(table.astype(np.float64)), 1.0)
             if not np.isfinite(p).all():
                 raise EngineProtocolError(
                     f"{self.info.model} gave probabilities that are no numbers: its weights may be broken, or too "
@@ -211,22 +194,33 @@ class ProfiledModel:
                 )
             return [(tuple(row), True, mode, None, None) for row in p.tolist()], usage
 
-        return ask, 1 + max(len(ask.after) for ask in plan.asks)
+        return ask, 1 if mode == "first_token" else 1 + max(map(len, ids))
 
     async def _texts(self, request: ContinuationRequest) -> tuple[_Ask, int]:
-        texts = list(dict.fromkeys(prompt.text for prompt in request.prompts))
-        ids = await self.model.tokens.continuations([self.prefix + text for text in texts], request.deadline)
-        ids_of = dict(zip(texts, ids, strict=True))
+        """Returns how given texts are asked for, and how many tokens each prompt must leave free."""
+        ids = await self._ids_of([prompt.text for prompt in request.prompts], request.deadline)
+        ends = sorted(self.model.tokens.ends)
 
         async def ask(request: ContinuationRequest) -> tuple[list[Value], Usage]:
-            own = [ids_of[prompt.text] for prompt in request.prompts]
-            rows, usage = await self.model.text_logprobs(request, own)
-            found = [tuple(map(checked_logprob, row)) for row in rows]
-            if not self.model.tokens.ends:
-                return [(row, None) for row in found], usage
-            return [(row[:-1], row[-1]) for row in found], usage
+            rows, usage = await self.model.logprobs(request, ids, ends)
+            values = list[Value]()
+            for row, text in zip(rows, ids, strict=True):
+                logprobs = tuple(map(checked_logprob, row))
+                end = float(np.logaddexp.reduce(logprobs[len(text) :])) if ends else None
+                values.append((logprobs[: len(text)], end))
+            return values, usage
 
         return ask, 1 + max(map(len, ids))
+
+    async def _ids_of(self, texts: Sequence[str], deadline: float | None) -> list[tuple[int, ...]]:
+        """Returns the ids of texts as they begin an answer."""
+        if new := [text for text in dict.fromkeys(texts) if text not in self._ids]:
+            ids = await self.model.tokens.continuations([self.prefix + text for text in new], deadline)
+            if len(self._ids) + len(new) > _MOST_TEXTS:
+                self._ids.clear()
+                return await self._ids_of(texts, deadline) if len(new) < len(set(texts)) else ids
+            self._ids.update(zip(new, ids, strict=True))
+        return [self._ids[text] for text in texts]
 
     async def _draw(self, request: DrawRequest) -> tuple[list[Value], Usage]:
         # All greedy answers are equal.
@@ -259,7 +253,7 @@ async def find_out(model: TokenModel) -> ProfiledModel:
     letters = {
         prefix: await tokens.continuations([prefix + letter for letter in LETTERS]) for prefix in ("", " ")
     }
-    info = await model.report(question, [ids[0] for both in letters.values() for ids in both])
+    info = await model.report(question, sorted({ids[0] for both in letters.values() for ids in both}))
     thought = begun_thought(await model.first_words(question))
     if thought:
         tokens.ending += thought.empty
@@ -303,6 +297,6 @@ async def _is_nano(tokens: Tokens) -> bool:
 
 async def _mass(model: TokenModel, question: Prompt, letters: Sequence[Sequence[int]]) -> float:
     """Returns the probability of the two letters as the answer's first token."""
-    plan = plan_labels(letters, "first_token")
-    logprobs, _ = await model.next_tokens(LabelRequest((question,), LETTERS, "first_token"), plan.asks)
-    return float(plan.combine(logprobs).sum())
+    first = sorted({ids[0] for ids in letters})
+    (row,), _ = await model.logprobs(LabelRequest((question,), LETTERS, "first_token"), [()], first)
+    return float(np.exp(row).sum())

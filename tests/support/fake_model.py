@@ -189,10 +189,21 @@ class FakeModel:
                 choices.append({
                     "index": len(choices), "text": "".join(said), "finish_reason": "stop" if finished else "length",
                     "logprobs": {"top_logprobs": tops, "token_logprobs": logprobs} if "logprobs" in body else None,
+                    "prompt_logprobs": self._prompt_logprobs(prompt) if "prompt_logprobs" in body else None,
                 })  # fmt: skip
         return Reply(
             {"choices": choices, "usage": {"prompt_tokens": 7 * len(prompts), "completion_tokens": 1}}
         )
+
+    def _prompt_logprobs(self, prompt: str) -> list[dict[str, Any] | None]:
+        """Returns the log-probability of each token of a prompt; only those of the answer are the model's."""
+        head = prompt[: prompt.rindex("<assistant>") + len("<assistant>")]
+        tokens, start = self.tokens(prompt), len(self.tokens(head))
+        answer = [
+            _log(self.next(head, tokens[start:at]).get(tokens[at], 0.0)) for at in range(start, len(tokens))
+        ]
+        values = [-1.0] * start + answer
+        return [{str(self._id(token)): {"logprob": p}} for token, p in zip(tokens, values, strict=True)]
 
     def _chat(self, body: dict[str, Any]) -> Reply:
         if refusal := self._check(body):

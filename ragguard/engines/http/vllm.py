@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ragguard.engines.base import EngineInfo, Prompt, Sample
 from ragguard.engines.http.http_client import HttpClient, ServedModel
 from ragguard.engines.http.replies import choices_of, needed, optional, usage_of
 from ragguard.engines.http.templates import Templates
-from ragguard.engines.labels import Asks, LabelRequest, Logprobs, NextTokenAsk, checked_logprob
-from ragguard.engines.requests import ContinuationRequest, DrawRequest, PromptRequest
-from ragguard.engines.token_model import EXACT_CAPABILITIES, ProfiledModel, Rendered, find_out
+from ragguard.engines.labels import LabelRequest, checked_logprob
+from ragguard.engines.requests import DrawRequest, PromptRequest
+from ragguard.engines.token_model import EXACT_CAPABILITIES, Ids, ProfiledModel, Rendered, find_out
 from ragguard.errors import EngineProtocolError, EngineRejected, EngineUnreachable, PromptTooLong
 from ragguard.records import Usage
 
@@ -43,11 +41,11 @@ class VllmModel:
         self._url = f"{client.address.base}/completions"
         self._takes_priority = True
 
-    async def report(self, question: Prompt, letters: Sequence[int]) -> EngineInfo:
+    async def report(self, question: Prompt, letters: Ids) -> EngineInfo:
         """Finds out which of the features that only vLLM has this server takes, one at a time."""
         capabilities, notes = EXACT_CAPABILITIES, list(self._served.notes)
         try:
-            await self.next_tokens(LabelRequest((question,), ()), [NextTokenAsk((), tuple(letters))])
+            await self.logprobs(LabelRequest((question,), ()), [()], letters)
         except EngineProtocolError as error:
             raise EngineRejected(
                 f"{error}; a newer vLLM gives the exact probability of each label"
@@ -76,25 +74,32 @@ class VllmModel:
         (choice,), _ = await self._ask(rendered, 1, body, request)
         return _text(choice, self._url)
 
-    async def next_tokens(self, request: PromptRequest, asks: Asks) -> tuple[Logprobs, Usage]:
-        """Asks for all tokens behind all prompts, each followed by the first tokens of labels, in one call."""
-        continued: Sequence[Rendered]
-        if any(ask.after for ask in asks):
-            ids = await self.tokens.rows(request.prompts, request.deadline)
-            continued = [[*prompt, *ask.after] for ask in asks for prompt in ids]
-        else:  # then there is one ask, and no prompt needs to become ids
-            continued = await self.tokens.render(request.prompts, request.deadline)
-        tokens = sorted({token for ask in asks for token in ask.tokens})
-        body = {"max_tokens": 1, "temperature": 1.0, **_shown(tokens)}
-        choices, usage = await self._ask(continued, 1, body, request)
-        names = list(map(_name, tokens))
-        logprobs = np.array([_next_logprobs(choice, names, self._url) for choice in choices])
-        size = len(request.prompts)
-        values = [
-            logprobs[index * size : (index + 1) * size, np.searchsorted(tokens, ask.tokens)]
-            for index, ask in enumerate(asks)
-        ]
-        return values, usage
+    async def logprobs(
+        self, request: PromptRequest, texts: Sequence[Ids], then: Ids
+    ) -> tuple[list[list[float]], Usage]:
+        """Asks for all prompts with their texts in one call; those with a text go out as token ids."""
+        body: dict[str, Any] = {"max_tokens": 1, "temperature": 1.0}
+        if then:
+            body |= {"return_tokens_as_token_ids": True, "logprobs": 1, "logprob_token_ids": list(then)}
+        if not any(texts):
+            rendered = await self.tokens.render(request.prompts, request.deadline)
+            choices, usage = await self._ask(rendered, 1, body, request)
+            return [_next_logprobs(choice, then, self._url) for choice in choices], usage
+        prompts = await self.tokens.rows(request.prompts, request.deadline)
+        rows = [[*prompt, *text] for prompt, text in zip(prompts, texts, strict=True)]
+        choices, usage = await self._ask(rows, 1, body | {"prompt_logprobs": 0}, request)
+        found = []
+        for row, text, choice in zip(rows, texts, choices, strict=True):
+            shown = optional(choice, list, "prompt_logprobs") or []
+            own = zip(shown[len(row) - len(text) :], text, strict=False)
+            values = [optional(entry, object, str(token), "logprob") for entry, token in own]
+            if len(shown) != len(row) or None in values:
+                raise EngineProtocolError(
+                    f"{self._url}: the log-probabilities of the prompt were asked for and are missing"
+                )
+            after = _next_logprobs(choice, then, self._url) if then else []
+            found.append([*map(checked_logprob, values), *after])
+        return found, usage
 
     async def draw(self, request: DrawRequest) -> tuple[list[list[Sample]], Usage]:
         """Draws all answers to all prompts in one call."""
@@ -120,34 +125,6 @@ class VllmModel:
                 )
         return [answers[start : start + n] for start in range(0, len(answers), n)], usage
 
-    async def text_logprobs(
-        self, request: ContinuationRequest, texts: Sequence[tuple[int, ...]]
-    ) -> tuple[list[list[float]], Usage]:
-        """Asks for the log-probabilities of all prompts with their texts as token ids, and takes those of the texts and
-        of what ends them."""
-        prompts = await self.tokens.rows(request.prompts, request.deadline)
-        rows = list(zip(prompts, texts, strict=True))
-        ends = sorted(self.tokens.ends)
-        body: dict[str, Any] = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
-        if ends:
-            body |= _shown(ends)
-        choices, usage = await self._ask([[*prompt, *text] for prompt, text in rows], 1, body, request)
-        found = []
-        for (prompt, text), choice in zip(rows, choices, strict=True):
-            shown = optional(choice, list, "prompt_logprobs") or []
-            own = zip(shown[len(prompt) :], text, strict=False)
-            values = [optional(entry, object, str(token), "logprob") for entry, token in own]
-            if len(shown) != len(prompt) + len(text) or None in values:
-                raise EngineProtocolError(
-                    f"{self._url}: the log-probabilities of the prompt were asked for and are missing"
-                )
-            own_values = [checked_logprob(value) for value in values]
-            if ends:
-                after = _next_logprobs(choice, list(map(_name, ends)), self._url)
-                own_values.append(float(np.logaddexp.reduce(after)))
-            found.append(own_values)
-        return found, usage
-
     async def _ask(
         self, prompts: Sequence[Rendered], n: int, body: Mapping[str, Any], request: PromptRequest
     ) -> tuple[list[Mapping[str, Any]], Usage]:
@@ -161,15 +138,6 @@ class VllmModel:
         return _ordered(answer, len(prompts) * n, self._url), usage_of(answer, len(prompts))
 
 
-def _shown(tokens: Sequence[int]) -> dict[str, Any]:
-    """Returns the parameters by which the server shows the log-probabilities of these tokens as the next one."""
-    return {"return_tokens_as_token_ids": True, "logprobs": 1, "logprob_token_ids": list(tokens)}
-
-
-def _name(token: int) -> str:
-    return f"token_id:{token}"
-
-
 def _ordered(answer: Any, expected: int, url: str) -> list[Mapping[str, Any]]:
     """Returns the choices of a reply in the order of their indices, as many as were asked for."""
     found = choices_of(answer, url)
@@ -181,9 +149,10 @@ def _ordered(answer: Any, expected: int, url: str) -> list[Mapping[str, Any]]:
     return [by_index[index] for index in range(expected)]
 
 
-def _next_logprobs(choice: Mapping[str, Any], names: Sequence[str], url: str) -> list[float]:
-    """Returns the log-probabilities of the tokens with these names as the next one."""
+def _next_logprobs(choice: Mapping[str, Any], tokens: Ids, url: str) -> list[float]:
+    """Returns the log-probabilities of these tokens as the next one."""
     (listed, *_) = optional(choice, list, "logprobs", "top_logprobs") or [None]
+    names = [f"token_id:{token}" for token in tokens]
     values = [optional(listed, object, name) for name in names]
     if None in values:
         raise EngineProtocolError(

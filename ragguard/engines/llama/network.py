@@ -22,15 +22,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.llama.transformer import Floats, Memory, Tokens, Transformer
-from ragguard.engines.local.local_engine import Drawn, Ids, Rows, StillWanted, uniform
+from ragguard.engines.local.local_engine import Drawn, Rows, StillWanted, uniform
 from ragguard.engines.requests import DrawRequest, PromptRequest
+from ragguard.engines.token_model import Ids
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
 
 _WIDE = 256
 """The width from which a matrix product of one chunk is worth several threads."""
+_STATES = 128
+"""States whose log-probabilities of all tokens are held at once."""
 _CHUNK = 1024
 """Tokens computed at once, padding included."""
 LEAST_SHARED = 8
@@ -43,45 +45,29 @@ class Network:
     def __init__(self, transformer: Transformer, ends: Set[int]) -> None:
         self.config, self._transformer, self._ends = transformer.config, transformer, ends
 
-    def logprobs(self, rows: Rows, asks: Asks, request: PromptRequest, still_wanted: StillWanted) -> Logprobs:
-        """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`."""
-        starts = sorted({ask.after for ask in asks})
-        columns = sorted({token for ask in asks for token in ask.tokens})
-        asked = [[*row, *start] for row in rows for start in starts]
-        out = np.empty((len(asked), len(columns)))
-
-        def keep(indices: list[int], hidden: Floats) -> None:
-            still_wanted()
-            out[indices] = self._transformer.logprobs(hidden[:, -1])[:, columns]
-
-        self._read(asked, [1] * len(asked), keep)
-        table = out.reshape(len(rows), len(starts), -1)
-        return [
-            table[:, starts.index(ask.after)][:, [columns.index(token) for token in ask.tokens]]
-            for ask in asks
-        ]
-
-    def text_logprobs(
-        self, rows: Rows, texts: Rows, ends: Ids, request: PromptRequest, still_wanted: StillWanted
+    def logprobs(
+        self, rows: Rows, texts: Rows, then: Ids, request: PromptRequest, still_wanted: StillWanted
     ) -> list[list[float]]:
-        """Returns the log-probabilities of the tokens of each row's text, which follows it, and behind them that of any
-        of `ends`, if there are any."""
+        """Returns for each row the log-probabilities of the tokens of its text, which follows it and may be empty, and
+        behind them those of each token of `then` as the next one."""
         out: list[list[float]] = [[] for _ in rows]
+        last = 1 if then else 0
+        tails = [len(text) + last for text in texts]
+        whole = [
+            [*row, *text][: len(row) - 1 + tail] for row, text, tail in zip(rows, texts, tails, strict=True)
+        ]
 
         def keep(indices: list[int], hidden: Floats) -> None:
-            still_wanted()
-            for i, states in zip(indices, hidden, strict=True):
-                text = texts[i]
-                found = self._transformer.logprobs(states[-len(text) - last :])
-                out[i] = found[np.arange(len(text)), list(text)].astype(np.float64).tolist()
-                if last:
-                    out[i].append(float(np.logaddexp.reduce(found[-1, list(ends)].astype(np.float64))))
+            states = np.concatenate([own[-tails[i] :] for own, i in zip(hidden, indices, strict=True)])
+            places = [(i, at) for i in indices for at in range(tails[i])]
+            for start in range(0, len(places), _STATES):
+                still_wanted()
+                logprobs = self._transformer.logprobs(states[start : start + _STATES])
+                for (i, at), own in zip(places[start : start + _STATES], logprobs, strict=True):
+                    text = texts[i]
+                    out[i] += [float(own[text[at]])] if at < len(text) else own[list(then)].tolist()
 
-        last = 1 if ends else 0
-        whole = [
-            [*row, *text][: len(row) + len(text) - 1 + last] for row, text in zip(rows, texts, strict=True)
-        ]
-        self._read(whole, [len(text) + last for text in texts], keep)
+        self._read(whole, tails, keep)
         return out
 
     def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:

@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.local.local_engine import (
     Drawn,
-    Ids,
     Loaded,
     LocalEngine,
     Rows,
@@ -31,6 +29,7 @@ from ragguard.engines.local.local_engine import (
 )
 from ragguard.engines.local.pretrained import HfTokens, Source, batches, load
 from ragguard.engines.requests import DrawRequest, PromptRequest
+from ragguard.engines.token_model import Ids
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,44 +83,25 @@ class CausalModel:
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._cache = "cache" if "cache" in self._accepts else "past_key_values"  # its older name
 
-    def logprobs(self, rows: Rows, asks: Asks, request: PromptRequest, still_wanted: StillWanted) -> Logprobs:
-        """Returns for each ask (rows, its tokens). One pass over prompt and label answers all asks of the label."""
-        found = [np.empty((len(rows), len(ask.tokens))) for ask in asks]
-        afters = sorted({ask.after for ask in asks})
-        # The beginning of a longer one is part of that one's pass.
-        for path in (a for a in afters if not any(b != a and b[: len(a)] == a for b in afters)):
-            along = [(index, ask) for index, ask in enumerate(asks) if path[: len(ask.after)] == ask.after]
-            whole = [[*row, *path] for row in rows]
-            for part, logprobs in self._read(whole, [len(path)] * len(rows), still_wanted):
-                for index, ask in along:
-                    found[index][part] = logprobs[:, len(ask.after), list(ask.tokens)].cpu().numpy()
-        return found
-
-    def text_logprobs(
-        self, rows: Rows, texts: Rows, ends: Ids, request: PromptRequest, still_wanted: StillWanted
+    def logprobs(
+        self, rows: Rows, texts: Rows, then: Ids, request: PromptRequest, still_wanted: StillWanted
     ) -> list[list[float]]:
-        """Returns the log-probabilities of the tokens of each row's text, and behind them that of any of `ends`, if
-        there are any, from one pass over row and text."""
+        """Returns for each row the log-probabilities of its text's tokens and of those of `then`, from one pass over
+        row and text."""
         found: list[list[float]] = [[] for _ in rows]
         whole = [[*row, *text] for row, text in zip(rows, texts, strict=True)]
-        for part, logprobs in self._read(whole, [len(text) for text in texts], still_wanted):
-            for own, i in zip(logprobs, part, strict=True):
-                values = own[-1 - len(texts[i]) :].cpu().numpy()
-                found[i] = values[range(len(texts[i])), list(texts[i])].tolist()
-                if ends:
-                    found[i].append(float(np.logaddexp.reduce(values[-1, list(ends)].astype(np.float64))))
-        return found
-
-    def _read(
-        self, rows: Rows, tails: Sequence[int], still_wanted: StillWanted
-    ) -> Iterator[tuple[list[int], Tensor]]:
-        """Yields the indices of rows that are computed together, and their log-probabilities at the last positions: as
-        many as the longest of their tails has tokens, and one before."""
-        lengths = [len(row) for row in rows]
-        for part in self._parts(lengths, lengths, 1 + max(tails)):
+        lengths = [len(row) for row in whole]
+        for part in self._parts(lengths, lengths, 1 + max(map(len, texts))):
             still_wanted()
-            keep = 1 + max(tails[i] for i in part)
-            yield part, self._prefill([rows[i] for i in part], keep)[0].float().log_softmax(-1)
+            keep = 1 + max(len(texts[i]) for i in part)
+            logprobs = self._prefill([whole[i] for i in part], keep)[0].float().log_softmax(-1)
+            for own, i in zip(logprobs, part, strict=True):
+                text = own[-1 - len(texts[i]) : -1]
+                found[i] = [
+                    *text[range(len(texts[i])), list(texts[i])].tolist(),
+                    *own[-1, list(then)].tolist(),
+                ]
+        return found
 
     def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
         """Returns `n` answers to each row, drawn with numbers that depend on the seed and the row."""

@@ -18,10 +18,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ragguard.engines.labels import Asks, Logprobs, NextTokenAsk
 from ragguard.engines.local.local_engine import (
     Drawn,
-    Ids,
     Loaded,
     LocalEngine,
     Rows,
@@ -31,6 +29,7 @@ from ragguard.engines.local.local_engine import (
 )
 from ragguard.engines.local.pretrained import HfTokens, checked_name, weights_identity
 from ragguard.engines.requests import DrawRequest, PromptRequest
+from ragguard.engines.token_model import Ids
 from ragguard.errors import EngineRejected, EngineUnreachable, MissingDependency
 from ragguard.runtime.limiter import in_parallel
 from ragguard.runtime.per_process import PerProcess
@@ -111,31 +110,16 @@ class _InProcessModel:
         wait([self._loop.submit(shut_down())], _PATIENCE_S)
         self._loop.stop()
 
-    def logprobs(self, rows: Rows, asks: Asks, request: PromptRequest, still_wanted: StillWanted) -> Logprobs:
-        async def one(prompt: Sequence[int], ask: NextTokenAsk) -> list[float]:
-            # Whatever is sampled, the probabilities of the label's tokens are shown.
-            tokens = sorted(set(ask.tokens))
-            last = await self._last([*prompt, *ask.after], request, max_tokens=1, logprob_token_ids=tokens)
-            return [last.outputs[0].logprobs[0][token].logprob for token in ask.tokens]
-
-        found = self._wait([partial(one, row, ask) for ask in asks for row in rows], still_wanted)
-        return [np.array(found[i * len(rows) : (i + 1) * len(rows)]) for i in range(len(asks))]
-
-    def text_logprobs(
-        self, rows: Rows, texts: Rows, ends: Ids, request: PromptRequest, still_wanted: StillWanted
+    def logprobs(
+        self, rows: Rows, texts: Rows, then: Ids, request: PromptRequest, still_wanted: StillWanted
     ) -> list[list[float]]:
-        async def one(row: Sequence[int], text: Sequence[int]) -> list[float]:
-            wanted = {
-                "max_tokens": 1,
-                "prompt_logprobs": 0,
-                **({"logprob_token_ids": list(ends)} if ends else {}),
-            }
-            last = await self._last([*row, *text], request, **wanted)
-            found = [last.prompt_logprobs[len(row) + at][token].logprob for at, token in enumerate(text)]
-            if ends:
-                after = last.outputs[0].logprobs[0]
-                found.append(float(np.logaddexp.reduce([after[token].logprob for token in ends])))
-            return found
+        async def one(row: Ids, text: Ids) -> list[float]:
+            # Whatever is sampled, the probabilities of the wanted tokens are shown.
+            wanted: dict[str, Any] = {"logprob_token_ids": list(then)} if then else {}
+            wanted |= {"prompt_logprobs": 0} if text else {}
+            last = await self._last([*row, *text], request, max_tokens=1, **wanted)
+            own = [last.prompt_logprobs[len(row) + at][token].logprob for at, token in enumerate(text)]
+            return own + [last.outputs[0].logprobs[0][token].logprob for token in then]
 
         calls = [partial(one, row, text) for row, text in zip(rows, texts, strict=True)]
         return self._wait(calls, still_wanted)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, Prompt, Sample
 from ragguard.engines.engine import ModelEngine
-from ragguard.engines.labels import Asks, Logprobs, checked_logprob
-from ragguard.engines.requests import ContinuationRequest, DrawRequest, PromptRequest
-from ragguard.engines.token_model import EXACT_CAPABILITIES, ProfiledModel, Tokens, find_out
+from ragguard.engines.labels import checked_logprob
+from ragguard.engines.requests import DrawRequest, PromptRequest
+from ragguard.engines.token_model import EXACT_CAPABILITIES, Ids, ProfiledModel, Tokens, find_out
 from ragguard.errors import Closed, InvalidInput, PromptTooLong
 from ragguard.records import Usage
 from ragguard.runtime.deadline import until
@@ -82,7 +82,6 @@ class Worker(Generic[M]):
         return self._model.forget()
 
 
-Ids: TypeAlias = Sequence[int]
 Rows: TypeAlias = Sequence[Ids]
 """Prompts as token ids."""
 
@@ -109,22 +108,15 @@ class ComputingModel(Protocol):
     It calls `still_wanted` between two batches; that function raises where no caller waits for the result any more.
     """
 
-    def logprobs(self, rows: Rows, asks: Asks, request: PromptRequest, still_wanted: StillWanted) -> Logprobs:
-        """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`.
-
-        Only the priority of the request is used.
-        """
+    def logprobs(
+        self, rows: Rows, texts: Rows, then: Ids, request: PromptRequest, still_wanted: StillWanted
+    ) -> list[list[float]]:
+        """Returns for each row the log-probabilities of the tokens of its text, which follows it and may be empty, and
+        behind them those of each token of `then` as the next one. Only the priority of the request is used."""
         ...
 
     def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
         """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
-        ...
-
-    def text_logprobs(
-        self, rows: Rows, texts: Rows, ends: Ids, request: PromptRequest, still_wanted: StillWanted
-    ) -> list[list[float]]:
-        """Returns the log-probabilities of the tokens of each row's text, which follows it, and behind them that of any
-        of `ends`, if there are any."""
         ...
 
 
@@ -173,21 +165,25 @@ class LoadedModel:
     def __init__(self, worker: Worker[Loaded], tokens: LocalTokens, info: EngineInfo) -> None:
         self._worker, self.tokens, self.info = worker, tokens, info
 
-    async def report(self, question: Prompt, letters: Sequence[int]) -> EngineInfo:
+    async def report(self, question: Prompt, letters: Ids) -> EngineInfo:
         return self.info
 
     async def first_words(self, prompt: Prompt) -> str:
         _, ((drawn,),) = await self._drawn(DrawRequest((prompt,), 1, 8, 0.0))
         return await self.tokens.text_of(drawn.ids)
 
-    async def next_tokens(self, request: PromptRequest, asks: Asks) -> tuple[Logprobs, Usage]:
-        """Computes the log-probabilities of each ask's tokens."""
-        rows = await self._rows(request, 1 + max(len(ask.after) for ask in asks))
+    async def logprobs(
+        self, request: PromptRequest, texts: Sequence[Ids], then: Ids
+    ) -> tuple[list[list[float]], Usage]:
+        """Computes the log-probabilities of the tokens of each prompt's text, and of those that may follow it."""
+        rows = await self._rows(request, 1 + max(map(len, texts)))
         logprobs = await self._worker.run(
-            lambda loaded, still_wanted: loaded.model.logprobs(rows, asks, request, still_wanted),
+            lambda loaded, still_wanted: loaded.model.logprobs(rows, texts, then, request, still_wanted),
             request.deadline,
         )
-        return logprobs, Usage(1, len(rows), sum(map(len, rows)), len(rows))
+        return logprobs, Usage(
+            1, len(rows), sum(map(len, rows)) + sum(map(len, texts)), 0 if any(texts) else len(rows)
+        )
 
     async def draw(self, request: DrawRequest) -> tuple[list[list[Sample]], Usage]:
         """Draws the answers to each prompt, and makes text of them."""
@@ -195,18 +191,6 @@ class LoadedModel:
         samples = await asyncio.to_thread(lambda: [list(map(self._sample, answers)) for answers in drawn])
         written = sum(len(one.ids) for answers in drawn for one in answers)
         return samples, Usage(1, len(rows), sum(map(len, rows)), written)
-
-    async def text_logprobs(
-        self, request: ContinuationRequest, texts: Sequence[tuple[int, ...]]
-    ) -> tuple[list[list[float]], Usage]:
-        """Computes the log-probabilities of the tokens of each prompt's text."""
-        rows = await self._rows(request, 1 + max(map(len, texts)))
-        ends = sorted(self.tokens.ends)
-        logprobs = await self._worker.run(
-            lambda loaded, still_wanted: loaded.model.text_logprobs(rows, texts, ends, request, still_wanted),
-            request.deadline,
-        )
-        return logprobs, Usage(1, len(rows), sum(map(len, rows)) + sum(map(len, texts)))
 
     async def _drawn(self, request: DrawRequest) -> tuple[Rows, list[list[Drawn]]]:
         rows = await self._rows(request, request.max_tokens)
@@ -216,15 +200,17 @@ class LoadedModel:
 
     async def _rows(self, request: PromptRequest, output: int) -> list[list[int]]:
         """Returns the ids of all prompts; PromptTooLong where one leaves less than `output` tokens free."""
-        rows = await self.tokens.rows(request.prompts)
+        distinct = list(dict.fromkeys(request.prompts))
+        rows = await self.tokens.rows(distinct)
         limit = (self.info.context or sys.maxsize) - output
         for index, row in enumerate(rows):
             if not row:
-                messages = request.prompts[index].messages
+                messages = distinct[index].messages
                 raise InvalidInput(f"prompt {index}", messages, "text of which the model makes tokens")
             if len(row) > limit:
                 raise PromptTooLong(f"prompt {index} has {len(row)} tokens, {limit} fit", limit=limit)
-        return rows
+        row_of = dict(zip(distinct, rows, strict=True))
+        return [row_of[prompt] for prompt in request.prompts]
 
     def _sample(self, drawn: Drawn) -> Sample:
         """Converts an answer to text. The end-of-answer token is not part of the text; its log-probability is removed

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from ragguard import world
 from ragguard.engines.base import Message, Prompt
-from ragguard.engines.labels import NextTokenAsk
 from ragguard.engines.llama import network
 from ragguard.engines.llama.network import LEAST_SHARED, Network, one_thread, shared_lengths
 from ragguard.engines.local.local_engine import Drawn
@@ -39,8 +38,8 @@ def prompts_of(n: int, *, documents: int = 4) -> list[list[int]]:
 
 def next_logprobs(model: Network, ids: list[list[int]]) -> np.ndarray:
     """Returns (prompts, vocabulary): the log-probabilities of all next tokens."""
-    every = NextTokenAsk((), tuple(range(len(TOKENIZER.words))))
-    return model.logprobs(ids, [every], ASKED, lambda: None)[0]
+    every = range(len(TOKENIZER.words))
+    return np.array(model.logprobs(ids, [()] * len(ids), every, ASKED, lambda: None))
 
 
 def test_a_batch_gives_what_each_prompt_gives_alone() -> None:

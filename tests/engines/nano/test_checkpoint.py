@@ -10,7 +10,6 @@ import pytest
 
 from ragguard import world
 from ragguard.engines.base import Message, Prompt
-from ragguard.engines.labels import NextTokenAsk
 from ragguard.engines.nano.nano_engine import load_network, load_tokenizer, write_checkpoint
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.requests import DrawRequest
@@ -79,8 +78,8 @@ def test_transformers_computes_the_same_on_200_prompts(folder: Path) -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
     rows = sorted((TOKENIZER.encode_chat(messages) for messages in conversations(200)), key=len)
     greedy = DrawRequest((Prompt((Message("user", ""),)),) * len(rows), 1, 4, 0.0)
-    every = NextTokenAsk((), tuple(range(len(TOKENIZER.words))))
-    (ours,) = load_network().logprobs(rows, [every], greedy, lambda: None)
+    every = range(len(TOKENIZER.words))
+    ours = np.array(load_network().logprobs(rows, [()] * len(rows), every, greedy, lambda: None))
     answers = load_network().draw(rows, greedy, lambda: None)
     same = 0
     for first in range(0, 200, 20):
