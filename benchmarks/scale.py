@@ -4,7 +4,7 @@ driver.
     python benchmarks/scale.py
 
 Measures one part of each here (the plan, keys, writing, listing, counts, checking), takes
-what Ray adds from `results/ray.json` (`make bench-ray`), and multiplies. docs/how-to/scale.md shows the table.
+what Ray adds from `results/ray.json` (`make bench-ray`), and multiplies. docs/background/scale.md shows the table.
 """
 
 from __future__ import annotations

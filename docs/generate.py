@@ -1,6 +1,6 @@
 """Writes what the pages take from the code, between markers: `python docs/generate.py`.
 
-Settings and commands (settings.md), metrics (metrics.md), telemetry's names (telemetry.md) and what capture adds
+Settings and commands (settings.md), metrics (metrics.md), telemetry's names (reference/telemetry.md), the attributes of traces (reference/traces.md) and what capture adds
 (neighbours.md, from the stored benchmark). The descriptions of settings stand in the code: an `Args:` section of a
 docstring, the docstring of a dataclass field, the help of an option.
 """
@@ -388,8 +388,8 @@ GENERATED: Mapping[tuple[str, str], Callable[[], str]] = {
     ("reference/settings.md", "settings"): settings,
     ("reference/settings.md", "commands"): command_tables,
     ("reference/metrics.md", "metrics"): metrics,
-    ("how-to/telemetry.md", "names"): telemetry,
-    ("how-to/traces.md", "conventions"): traces,
+    ("reference/telemetry.md", "names"): telemetry,
+    ("reference/traces.md", "conventions"): traces,
     ("background/neighbours.md", "capture"): capture,
 }
 """Page and marker → what stands between `<!-- marker -->` and `<!-- /marker -->`."""

@@ -1,6 +1,6 @@
 """Prediction-powered inference: corrects the mean of a judge's values by human labels of a few of the items.
 
-The weight of the judge's values is tuned to the labels. docs/how-to/labels.md has the estimator and its formulas.
+The weight of the judge's values is tuned to the labels. docs/background/labels.md has the estimator and its formulas.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every name that ragguard puts on a span, an event or a metric, with its meaning.
 
 There are three groups: the names of OpenTelemetry's GenAI conventions, those of OpenInference, and ragguard's own.
-`docs/how-to/telemetry.md` is generated from here.
+`docs/reference/telemetry.md` is generated from here.
 """
 
 from __future__ import annotations

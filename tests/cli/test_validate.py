@@ -52,7 +52,7 @@ def test_the_example_says_what_the_page_shows(tmp_path):
         ROOT / "examples" / "graded_runs.jsonl", "--engine", "nano", "--markdown", tmp_path / "t.md"
     )
     assert done.exit_code == 0, done.output
-    assert (tmp_path / "t.md").read_text() in (ROOT / "docs" / "how-to" / "validation.md").read_text()
+    assert (tmp_path / "t.md").read_text() in (ROOT / "docs" / "background" / "validation.md").read_text()
 
 
 def found_something(question, number, passages, outcome, text="{} {}"):

@@ -203,7 +203,7 @@ async def test_a_run_that_is_sent_reads_no_file_of_the_service(client, tmp_path)
 
 
 async def test_prune_keeps_of_the_example_in_the_docs_the_passage_that_answers(client):
-    page = (Path(__file__).parents[2] / "docs/how-to/traces.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs/how-to/serve.md").read_text("utf-8")
     body = page.partition("/v1/prune -d '")[2].partition("'")[0]
     async with client() as asked:
         assert (await asked.post("/v1/prune", content=body)).json()["kept"] == [0]
