@@ -1,8 +1,8 @@
 """Writes what the pages take from the code, between markers: `python docs/generate.py`.
 
 Settings and commands (settings.md), metrics (metrics.md), telemetry's names (telemetry.md), the attributes of traces
-(traces.md) and what capture adds (neighbours.md, from the stored benchmark). The descriptions of settings stand in the code: an `Args:` section
-of a docstring, the docstring of a dataclass field, the help of an option.
+(traces.md) and what capture adds (neighbours.md, from the stored benchmark). The descriptions of settings stand in the
+code: an `Args:` section of a docstring, the docstring of a dataclass field, the help of an option.
 """
 
 from __future__ import annotations
