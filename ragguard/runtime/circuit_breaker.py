@@ -78,9 +78,17 @@ class CircuitBreaker:
         """The seconds until a call may be made, 0 where the circuit is closed or its pause is over."""
         return max(0.0, self._until - monotonic()) if self._openings else 0.0
 
-    def enter(self) -> Attempt:
-        """Begins a call, which `succeeded`, `failed` or `left` ends; raises CircuitOpen where none may be made now."""
+    @property
+    def answers_others(self) -> bool:
+        """True if the circuit is closed and a call succeeded within the seconds of `silence`."""
+        return not self._openings and monotonic() - self._succeeded < self._silence
+
+    def enter(self, within: Attempt | None = None) -> Attempt:
+        """Begins a call, which `succeeded`, `failed` or `left` ends; raises CircuitOpen where none may be made now.
+        A part of the call `within` may be made if that one tries the engine, and counts as it."""
         with self._lock:
+            if within is not None and self._probe is within:
+                return within
             attempt = Attempt(monotonic())
             if self._openings:
                 left = self._until - attempt.began

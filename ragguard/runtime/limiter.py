@@ -15,6 +15,7 @@ import time
 from bisect import bisect_left, insort
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing, suppress
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -141,6 +142,22 @@ class Place:
         """Gives the slots back; the second time it does nothing."""
         if self.is_in:
             self._limiter.leave(self)
+
+
+held_place: ContextVar[Place | None] = ContextVar("ragguard_place", default=None)
+"""The place that the current task's call holds in a limiter."""
+
+
+async def sleep_outside(seconds: float) -> None:
+    """Sleeps; meanwhile others get the slots that the current task's call holds. Raises EngineTimeout if the deadline
+    comes before the call has slots again."""
+    place = held_place.get()
+    if place is None or not place.is_in:
+        await asyncio.sleep(seconds)
+        return
+    place.leave()
+    await asyncio.sleep(seconds)
+    await place.__aenter__()
 
 
 def _wake(turn: asyncio.Future[None]) -> None:

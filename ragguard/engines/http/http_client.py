@@ -30,6 +30,7 @@ from ragguard.engines.http.replies import (
     usage_of,
 )
 from ragguard.engines.layers.budget import count_reply, count_request
+from ragguard.engines.layers.retry import repeated
 from ragguard.errors import (
     Closed,
     EngineOverloaded,
@@ -196,13 +197,18 @@ class HttpClient:
         deadline: float | None = None,
         root: bool = False,
     ) -> Any:
-        """Returns the JSON at a path under the base, or under the root; with a body, what the server replies to it."""
+        """Returns the JSON at a path under the base, or under the root; with a body, what the server replies to it. A
+        request that fails is repeated if the call is."""
         method, content = "GET", None
         if body is not None:
             # No server accepts an unpaired surrogate; it becomes a question mark.
             text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
             method, content = "POST", text.encode("utf-8", "replace")
         url = (self.address.root if root else self.address.base) + path
+        return await repeated(lambda: self._reply_to(method, url, content, deadline), deadline)
+
+    async def _reply_to(self, method: str, url: str, content: bytes | None, deadline: float | None) -> Any:
+        """Returns the JSON with which the server answers a request."""
         what, known = f"{method} {url}", url in self._answered
         count_request()
         limit = min(math.inf if deadline is None else deadline, time.monotonic() + self.timeout_s)

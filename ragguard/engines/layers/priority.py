@@ -18,7 +18,7 @@ from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.requests import Item, Reply, Request, Value
 from ragguard.errors import EngineOverloaded, EngineTimeout, InvalidInput
 from ragguard.records import Usage
-from ragguard.runtime.limiter import LEAST, Place, WorkWindow
+from ragguard.runtime.limiter import LEAST, Place, WorkWindow, held_place
 
 START = 2000
 """The tokens of work that are in flight at first."""
@@ -103,6 +103,7 @@ class Priority(Layer):
     async def _answer(self, part: Request, info: EngineInfo, place: Place) -> Reply:
         """Returns the reply to a request that has its place; in halves where it takes too long."""
         began, alone = time.monotonic(), place.need >= self._window.size
+        token = held_place.set(place)
         try:
             reply = await send_to(self._engine, part)
             if isinstance(failure_since(self._engine, began), EngineOverloaded):
@@ -116,6 +117,7 @@ class Priority(Layer):
                 raise
             self._window.late(began)
         finally:
+            held_place.reset(token)
             place.leave()
         if not middle:
             return await self._answer(part, info, await self._enter(part, info))

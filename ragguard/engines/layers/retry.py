@@ -4,14 +4,18 @@ Both verbs only read, so every call is safe to repeat; only errors marked `retry
 attempts it waits a random part of an exponentially growing time, or as long as the server asked for.
 After several failures in a row the circuit opens: calls fail at once, until a pause has passed and a
 single call, sent as a probe, comes back well.
+
+A call may be many HTTP requests. Each is repeated by itself (`repeated`), so that a server that fails some of them
+still answers the call; what an engine makes of the replies is repeated as a whole.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextvars import ContextVar
 from copy import copy
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -27,14 +31,17 @@ from ragguard.errors import (
     PromptTooLong,
 )
 from ragguard.runtime.arguments import number_between, whole_number
-from ragguard.runtime.circuit_breaker import CircuitBreaker, RetrySchedule
+from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker, RetrySchedule
 from ragguard.runtime.deadline import remaining
 from ragguard.runtime.faults import NOTICES
+from ragguard.runtime.limiter import sleep_outside
 
 _Answer = TypeVar("_Answer")
 
 _SILENCE = 1.0
 """The seconds without an answer after which failures in a row open the circuit."""
+_SOONER, _OFTENER = 8, 3
+"""While a server answers other requests, one that it failed is repeated so much sooner, and so many times as often."""
 _UNANSWERED = (
     "an engine does not answer: {}. It is asked again, ever more rarely, for as long as a question may wait. To see "
     "what is wrong: ragguard doctor ADDRESS"
@@ -45,7 +52,8 @@ class Patience:
     """The schedule of repeated requests, and a circuit breaker over all calls. Times are in seconds.
 
     Args:
-        attempts: How often one request is tried at most, 1 or more. A refusal with `Retry-After` does not count.
+        attempts: How often one request is tried at most, 1 or more; three times as often while the server answers other
+            requests. A refusal with `Retry-After` does not count.
         base: The longest wait before the second attempt; it doubles with each further one.
         cap: The longest wait before any attempt. A server's `Retry-After` is added.
         total: How long one request is repeated at most; a call's deadline ends it earlier.
@@ -75,22 +83,31 @@ class Patience:
         """The time (on the monotonic clock) and the error of the latest failed attempt that was followed by another."""
 
     async def persist(
-        self, ask: Callable[[], Awaitable[_Answer]], deadline: float | None, *, proves: bool = True
+        self,
+        ask: Callable[[], Awaitable[_Answer]],
+        deadline: float | None,
+        *,
+        proves: bool = True,
+        within: Attempt | None = None,
     ) -> _Answer:
-        """Returns what `ask` returns, called again while that may help. With `proves` a return closes the circuit."""
+        """Returns what `ask` returns, called again while that may help. With `proves` a return closes the circuit.
+        `within` is the attempt at a call that `ask` is one request of."""
         started = monotonic()
         until = started + self._total if deadline is None else min(deadline, started + self._total)
         number = asked_to_wait = 0
         while True:
             remaining(deadline, "a call")
             number += 1
-            attempt, is_well = self.circuit.enter(), False
+            attempt, is_well = self.circuit.enter(within), False
+            token = _call.set(_Call(self, attempt))
             try:
                 answer = await ask()
                 is_well = proves
                 return answer
             except EngineError as error:
-                blamed = _blames_server(error, deadline is not None)
+                # A request of the call that was repeated is counted by itself.
+                counted = within is None and error.repeated
+                blamed = _blames_server(error, deadline is not None) and not counted
                 # A refusal shows that the server works.
                 is_well = isinstance(error, EngineRejected | PromptTooLong) and not blamed
                 if blamed:
@@ -107,10 +124,11 @@ class Patience:
                 self.latest_failure = (monotonic(), copy(error).with_traceback(None))
                 asked_to_wait += isinstance(error, EngineOverloaded) and bool(error.retry_after)
             finally:
+                _call.reset(token)
                 if is_well:
                     self.circuit.succeeded()
                 self.circuit.left(attempt)  # does nothing to an attempt that has ended
-            await asyncio.sleep(wait)
+            await sleep_outside(wait)
 
     def _wait(self, error: EngineError, attempts: int, asked_to_wait: int) -> float | None:
         """Returns the seconds until the next attempt, or None when there shall be none."""
@@ -120,7 +138,29 @@ class Patience:
             # Never earlier than asked, and not all at the same instant. A server that says when to come back is asked
             # as long as there is time.
             return self._schedule.wait(min(asked_to_wait + 1, 4)) + error.retry_after
-        return self._schedule.after(attempts)
+        if not self.circuit.answers_others or (isinstance(error, EngineOverloaded) and error.status == 429):
+            return self._schedule.after(attempts)
+        most = _OFTENER * self._schedule.attempts if self._schedule.attempts > 1 else 1
+        return None if attempts >= most else self._schedule.wait(attempts) / _SOONER
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """The call that a task works for, by what repeats it."""
+
+    patience: Patience
+    attempt: Attempt
+
+
+_call: ContextVar[_Call | None] = ContextVar("ragguard_patient_call", default=None)
+
+
+async def repeated(request: Callable[[], Awaitable[_Answer]], deadline: float | None) -> _Answer:
+    """Returns the reply to one request of a call, which is repeated by itself if a layer repeats the call."""
+    call = _call.get()
+    if call is None:
+        return await request()
+    return await call.patience.persist(request, deadline, within=call.attempt)
 
 
 class Retry(Layer):

@@ -81,7 +81,9 @@ async def test_every_request_that_leaves_counts_also_those_that_fail(face):
         calls = [engine.label_probs([f"{i} {j}" for j in range(5)], ["A", "B"]) for i in range(30)]
         answers = [await outcome(call) for call in calls]
         assert isinstance(answers[-1], EngineError)
-        assert budget.account.spent.requests == len(server.requests) == 50
+        assert budget.account.spent.requests == 50
+        # Those that were about to leave when the limit was reached are counted, and may not have left.
+        assert 50 - 5 < len(server.requests) <= 50
         await engine.aclose()
 
 

@@ -9,6 +9,7 @@ import pytest
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.layers import Patience, Retry
+from ragguard.engines.layers.retry import repeated
 from ragguard.errors import (
     BudgetExceeded,
     CircuitOpen,
@@ -48,7 +49,7 @@ def waits(monkeypatch):
         else:
             await sleeps(delay)
 
-    monkeypatch.setattr("ragguard.engines.layers.retry.asyncio.sleep", sleep)
+    monkeypatch.setattr("ragguard.runtime.limiter.asyncio.sleep", sleep)
     return seconds
 
 
@@ -139,3 +140,57 @@ async def test_a_refusal_proves_the_server_well():
 def test_bad_settings(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
         Patience(**wrong)
+
+
+async def test_each_request_of_a_call_is_repeated_by_itself():
+    """A call of many requests at a server that fails half of them was begun anew whenever one failed: never done."""
+
+    class ManyRequests(ScriptedEngine):
+        failed = asked = 0
+
+        async def _request(self):
+            self.asked += 1
+            if self.asked % 2:
+                self.failed += 1
+                raise EngineOverloaded("try again", status=500)
+
+        async def label_probs(self, prompts, labels, *more, **options):
+            for _ in range(20):
+                await repeated(self._request, None)
+            return await super().label_probs(prompts, labels, *more, **options)
+
+    engine = ManyRequests()
+    layer = quick(engine, trip_after=3, attempts=2)
+    await ask(layer)
+    assert (engine.asked, engine.failed, len(engine.calls)) == (40, 20, 1)
+    assert not layer.patience.circuit.is_open
+
+
+async def test_requests_of_the_call_that_tries_a_server_are_let_through_and_one_failure_ends_it():
+    class Requests(ScriptedEngine):
+        well, asked = False, 0
+
+        async def _request(self):
+            self.asked += 1
+            if not self.well:
+                raise EngineUnreachable("gone")
+
+        async def label_probs(self, prompts, labels, *more, **options):
+            await asyncio.gather(*(repeated(self._request, None) for _ in range(3)))
+            return await super().label_probs(prompts, labels, *more, **options)
+
+    engine = Requests()
+    layer = quick(engine, attempts=1, trip_after=1, pause=0.02)
+    with pytest.raises(EngineUnreachable):
+        await ask(layer)
+    assert layer.patience.circuit.is_open
+    await asyncio.sleep(0.05)
+    engine.asked = 0
+    with pytest.raises((EngineUnreachable, CircuitOpen)):
+        await ask(layer)
+    assert engine.asked <= 3
+    assert layer.patience.circuit.pause > 0
+    await asyncio.sleep(0.1)
+    engine.well = True
+    await ask(layer)
+    assert not layer.patience.circuit.is_open
