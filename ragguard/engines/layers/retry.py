@@ -41,7 +41,7 @@ _Answer = TypeVar("_Answer")
 _SILENCE = 1.0
 """The seconds without an answer after which failures in a row open the circuit."""
 _SOONER, _OFTENER = 8, 3
-"""While a server answers other requests, one that it failed is repeated so much sooner, and so many times as often."""
+"""The factors by which a failed request is repeated sooner, and oftener, while the server answers others."""
 _UNANSWERED = (
     "an engine does not answer: {}. It is asked again, ever more rarely, for as long as a question may wait. To see "
     "what is wrong: ragguard doctor ADDRESS"
@@ -99,7 +99,7 @@ class Patience:
             remaining(deadline, "a call")
             number += 1
             attempt, is_well = self.circuit.enter(within), False
-            token = _call.set(_Call(self, attempt))
+            token = _call.set(_PatientCall(self, attempt))
             try:
                 answer = await ask()
                 is_well = proves
@@ -145,14 +145,14 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _PatientCall:
     """The call that a task works for, by what repeats it."""
 
     patience: Patience
     attempt: Attempt
 
 
-_call: ContextVar[_Call | None] = ContextVar("ragguard_patient_call", default=None)
+_call: ContextVar[_PatientCall | None] = ContextVar("ragguard_patient_call", default=None)
 
 
 async def repeated(request: Callable[[], Awaitable[_Answer]], deadline: float | None) -> _Answer:
