@@ -66,7 +66,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     "Capture in plain code": {
         "ragguard": "retrieved retrieval paused print_hops splitters.separated_by",
     },
-    "Files": {"ragguard": "read_runs write_runs read_lines read_scored write_scores"},
+    "Files": {"ragguard": "runs_from read_runs write_runs read_lines read_scored write_scores"},
 }
 """Heading → module → the names there that take settings."""
 NOT_CONFIGURED = frozenset(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ragguard.engines.prompts import PromptSet as PromptSet
     from ragguard.engines.prompts import load_prompts as load_prompts
     from ragguard.guard import DistractorGuard as DistractorGuard
+    from ragguard.inputs.reading import runs_from as runs_from
     from ragguard.records import Advice as Advice
     from ragguard.records import Failure as Failure
     from ragguard.records import Passage as Passage
@@ -56,6 +57,7 @@ _HOMES = {
         "ragguard.engines.layers.budget": "Account Price",
         "ragguard.engines.prompts": "PromptSet load_prompts",
         "ragguard.guard": "DistractorGuard",
+        "ragguard.inputs.reading": "runs_from",
         "ragguard.records": "Advice Failure Passage RetrievalStep Run Score ScoredRun",
         "ragguard.scorers.scorer": "Scorer",
         "ragguard.scorers.view": "Caps",

@@ -221,6 +221,11 @@ class RecordType:
         ]
         """The fields that a captured record has to fit, with the types and the values that need no conversion."""
 
+    @property
+    def names(self) -> Iterable[str]:
+        """The names of the fields that a file may have."""
+        return self._in_data
+
     def check(self, record: Any) -> None:
         """Raises WrongField for the first field that cannot be right."""
         if not isinstance(record, self.kind):

@@ -17,7 +17,7 @@ PUBLIC = {
     "ragguard": """
         Account Advice Caps DistractorGuard Engine Entailer Failure Passage Price PromptSet RagGuard RetrievalStep Run
         Score ScoredRun Scorer Sink __version__ connect current_run errors load_prompts metrics paused print_hops
-        read_lines read_runs read_scored retrieval retrieved splitters traces world write_runs write_scores
+        read_lines read_runs read_scored retrieval retrieved runs_from splitters traces world write_runs write_scores
     """,
     "ragguard.advice": "Advice AdviceCalibration Adviser KnownOutcome LoopAdviser",
     "ragguard.engines": """

@@ -1,10 +1,10 @@
-"""Reads the runs of run files and stores that a command is given, one run at a time."""
+"""The inputs of a command, and the options that describe them; their runs are read one at a time."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -12,39 +12,63 @@ import typer
 
 from ragguard.cli.terminal import progress_bar, say
 from ragguard.errors import InvalidInput
+from ragguard.inputs.formats import ReadOptions
+from ragguard.inputs.reading import RunReading
 from ragguard.records import Run
 from ragguard.scorers.references import ReferenceTable, spelled
-from ragguard.storage.files.jsonl import check_run_file, json_lines, opened
-from ragguard.storage.files.runfile import read_lines
-from ragguard.storage.sqlite.database import is_store
-from ragguard.storage.sqlite.reader import StoreReader
-from ragguard.traces.pulled import SCHEMES
-from ragguard.traces.reader import is_trace_file, read
+from ragguard.storage.files.jsonl import json_lines
 
 RunFiles: TypeAlias = Annotated[
     list[str],
     typer.Argument(
         metavar="RUNS",
-        help="Run files (JSON lines, also .gz; - is the input), stores, files of traces, phoenix://HOST/PROJECT or "
-        "langfuse://HOST.",
+        help="Run files, CSV, JSON or Parquet with columns such as question, contexts, answer, reference; traces; "
+        "stores; phoenix://HOST/PROJECT or langfuse://HOST. - is the input, .gz is unpacked.",
+    ),
+]
+ColumnMap: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="WHAT=COLUMN",
+        help="Of a table: the column that holds the question, contexts, answer, reference or id; may be repeated.",
+    ),
+]
+Separator: TypeAlias = Annotated[
+    str, typer.Option(help="Of a table: what stands between the contexts in one cell, such as '|'.")
+]
+RetrievingTools: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tool",
+        metavar="NAME",
+        help="Of traces and trajectories: a tool whose results are passages, such as read_file; may be repeated.",
     ),
 ]
 
 
-class RunSource:
-    """The runs of some files. A line that cannot be read is reported and counted."""
+def read_options(
+    columns: Sequence[str] | None, separator: str, since: str, tools: Sequence[str] | None
+) -> ReadOptions:
+    """Returns what the options of a command say of its inputs."""
+    named: dict[str, str] = {}
+    for given in columns or ():
+        what, equals, column = given.partition("=")
+        if not equals or not column:
+            raise InvalidInput("--map", given, "WHAT=COLUMN, such as question=Q")
+        if what in named:
+            raise InvalidInput(f"--map {what}", column, f"one column; {named[what]!r} is given as well")
+        named[what] = column
+    return ReadOptions(columns=named, separator=separator, since=since, tools=tools or ())
 
-    def __init__(self, files: Sequence[str], references: Mapping[str, list[str]], since: str = "") -> None:
-        for file in files:  # all files are checked before the first is scored, which may take hours
-            if file.startswith(SCHEMES):
-                read(file, since=since)
-            elif since:
-                raise InvalidInput(
-                    "--since", since, "nothing beside files: it is for phoenix:// and langfuse://"
-                )
-            else:
-                check_run_file(file)
-        self._files, self._since = files, since
+
+class RunSource:
+    """The runs of some inputs. A line that cannot be read is said and counted."""
+
+    def __init__(
+        self, files: Sequence[str], references: Mapping[str, list[str]], options: ReadOptions | None = None
+    ) -> None:
+        """Takes the inputs and looks into each, since the first may take hours to score."""
         self._references = ReferenceTable(references)
         self.rejected = 0
         self.seen = 0
@@ -54,55 +78,43 @@ class RunSource:
         self._before = 0
         """The bytes of the files that were read."""
         self._update: Callable[[int], object] = lambda _: None
-        """Called with the number of bytes that have been read."""
+        self._readings = [RunReading(file, options, self._on_position) for file in files]
+        for reading in self._readings:
+            reading.check()
+
+    def _on_position(self, position: int) -> None:
+        self._update(self._before + position)
 
     @contextmanager
     def progress(self) -> Iterator[None]:
         """Shows a progress bar over the bytes of the files."""
-        size = sum(os.path.getsize(file) for file in self._files if os.path.isfile(file))
+        size = sum(map(_size, self._readings))
         with progress_bar("scoring", total=size or None) as update:
             self._update = lambda position: update(completed=position)
             yield
             update(completed=size)
 
     def runs(self) -> Iterator[Run]:
-        """Yields the runs of all files in order."""
-        for name in self._files:
-            for run in self._of_traces(name) if is_trace_file(name) else self._of_runs(name):
-                run = self._references.given_to(run)
+        """Yields the runs of all inputs in order."""
+        for reading in self._readings:
+            for line in reading.lines():
+                if line.run is None:
+                    self.rejected += 1
+                    say(f"{reading.path}: {line.problem}", error=True)
+                    continue
+                run = self._references.given_to(line.run)
                 self.seen += 1
                 self.referenced += bool(run.references)
                 yield run
-            self._before += os.path.getsize(name) if os.path.isfile(name) else 0
+            self.rejected += reading.rejected
+            for remark, count in reading.remarks.items():
+                times = "" if count == 1 else f" ({count:,} times)"
+                say(f"{reading.path}: {remark}{times}", error=True)
+            self._before += _size(reading)
 
-    def _of_traces(self, name: str) -> Iterator[Run]:
-        """Yields the runs in a file of spans, and says afterwards what of it was not understood."""
-        reading = read(name, since=self._since)
-        for found in reading:
-            if found.run.steps:
-                yield found.run
-        self.rejected += reading.counts["lines rejected"]
-        for remark, count in reading.remarks.items():
-            times = "" if count == 1 else f" ({count:,} times)"
-            say(f"{name}: {remark}{times}", error=True)
 
-    def _of_runs(self, name: str) -> Iterator[Run]:
-        """Yields the runs of a run file or a store, and says which lines cannot be read."""
-        if is_store(name):
-            with closing(StoreReader(name)) as store:
-                size, count = os.path.getsize(name), max(1, store.run_count())
-                for number, run in enumerate(store.runs(), 1):
-                    self._update(self._before + size * number // count)
-                    yield run
-            return
-        with opened(name) as (file, position):
-            for line in read_lines(file):
-                if line.problem is not None:
-                    self.rejected += 1
-                    say(f"{name}: {line.problem}", error=True)
-                elif line.run is not None:
-                    self._update(self._before + position())
-                    yield line.run
+def _size(reading: RunReading) -> int:
+    return os.path.getsize(reading.path) if os.path.isfile(reading.path) else 0
 
 
 def read_references(path: Path) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""`ragguard score RUNS.jsonl`: scores run files of any size into a store; resumes where it was stopped."""
+"""`ragguard score RUNS`: scores run files, tables and traces of any size into a store; resumes where it was stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ from typing import Annotated, Any
 
 import typer
 
-from ragguard.cli.run_source import RunFiles, RunSource, about_references, read_references
+from ragguard.cli.run_source import (
+    ColumnMap,
+    RetrievingTools,
+    RunFiles,
+    RunSource,
+    Separator,
+    about_references,
+    read_options,
+    read_references,
+)
 from ragguard.cli.score_parts import executor_of, read_engine_args, score_in_parts
 from ragguard.cli.scoring_options import ScoringOptions, takes_scoring_options
 from ragguard.cli.terminal import reason_lines, refuse_together, say
@@ -64,6 +73,9 @@ def run(
             "spaces of a question do not matter, and references that a run brings go first."
         ),
     ] = None,
+    columns: ColumnMap = None,
+    separator: Separator = "",
+    tools: RetrievingTools = None,
     since: Annotated[
         str,
         typer.Option(
@@ -128,7 +140,8 @@ def run(
             if given is not None:
                 raise InvalidInput(name, given, "nothing without --on")
     else:
-        of_a_store = {"--since": since or None, "--store": store, "--max-tokens": max_tokens}
+        of_a_store = {"--since": since or None, "--store": store, "--max-tokens": max_tokens, "--map": columns,
+                      "--separator": separator or None, "--tool": tools}  # fmt: skip
         for option in (*of_a_store.items(), ("--write-back", write_back)):
             refuse_together(option, ("--on", on))
         if not out:
@@ -146,7 +159,7 @@ def run(
         **scoring, "budget": None if max_tokens is None else {"tokens": max_tokens}, "concurrency": concurrency,
         "exit_timeout": 0.0,
     }  # fmt: skip
-    source = RunSource(files, right_answers, since)
+    source = RunSource(files, right_answers, read_options(columns, separator, since, tools))
     options["sinks"] = _written_back(files) if write_back else ()
     check_output("--out", out)
     try:

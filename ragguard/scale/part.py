@@ -9,11 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ragguard.errors import StoreError
+from ragguard.errors import InvalidInput, StoreError
+from ragguard.inputs.formats import RUN_FILE
+from ragguard.inputs.reading import format_of
 from ragguard.storage.files.jsonl import opened, raw_lines
 from ragguard.storage.files.partfolder import local_path
 from ragguard.storage.files.runfile import Line, line_of
@@ -146,7 +149,7 @@ def _files_of(given: str | Path) -> list[Path]:
     if is_store(path):
         raise StoreError(f"{path} is a store, which one process reads: score it without --on")
     if path.is_file():
-        return [path]
+        return [_run_file(path)]
     if not path.exists():
         raise StoreError(f"{path} does not exist; name files and folders, which several processes can read")
     runs = [
@@ -159,4 +162,18 @@ def _files_of(given: str | Path) -> list[Path]:
     if not runs:
         allowed = ", ".join(f"*{suffix}" for suffix in _SUFFIXES)
         raise StoreError(f"{path} has no files with runs: a file, or in a folder {allowed}")
-    return runs
+    return [_run_file(file) for file in runs]
+
+
+def _run_file(path: Path) -> Path:
+    """Returns the path of a run file; raises StoreError for one that is known to be something else, whose parts no
+    process could read alone."""
+    with suppress(InvalidInput):
+        known = format_of(path).name
+        if known != RUN_FILE:
+            lines = f"ragguard.write_runs(ragguard.runs_from({str(path)!r}), 'runs.jsonl')"
+            raise StoreError(
+                f"{path} is {known}: score it without --on, or write it as run lines first: "
+                f'`python -c "import ragguard; {lines}"`'
+            )
+    return path

@@ -9,14 +9,15 @@ reading.counts                  # what was read, and what was not understood
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from ragguard.errors import InvalidInput
-from ragguard.storage.files.jsonl import LONGEST_LINE, json_of_line, opened, raw_lines
+from ragguard.storage.files.jsonl import JsonValue, json_items, opened, raw_lines
 from ragguard.traces.pulled import SCHEMES, since_time, spans_at
 from ragguard.traces.record import kind_of
 from ragguard.traces.runs import TracedRun, runs_of_trace
@@ -24,12 +25,13 @@ from ragguard.traces.spool import Spool
 from ragguard.traces.trace_spans import (
     PackedSpan,
     TraceSpan,
-    is_trace_data,
     packed,
+    packed_data,
     packed_json,
     packed_protobuf,
 )
 
+T = TypeVar("T")
 _MOST_NAMED = 100
 """The most lines that cannot be read that are named."""
 _KINDS_NAMED = 8
@@ -44,12 +46,19 @@ _AT_ONCE = 1000
 class TracedRuns:
     """The runs of some traces, which can be iterated once; `counts` and `remarks` are about what was read so far."""
 
-    def __init__(self, source: str | Path | bytes | Iterable[TraceSpan], since: datetime | None) -> None:
+    def __init__(
+        self,
+        source: bytes | Iterable[TraceSpan | JsonValue],
+        *,
+        since: datetime | None = None,
+        tools: Collection[str] = (),
+    ) -> None:
+        """Takes spans, the values of a file of JSON, or the body of an OTLP request."""
         self.counts: Counter[str] = Counter()
         """How many `spans`, `traces` and `runs` were read, and of how many spans and lines nothing was."""
         self.remarks: Counter[str] = Counter()
         """The remarks on what was not understood, in sentences, each with how often it was made."""
-        self._source, self._since = source, since
+        self._source, self._since, self._tools = source, since, tools
 
     def __iter__(self) -> Iterator[TracedRun]:
         kinds: Counter[str] = Counter()
@@ -66,7 +75,7 @@ class TracedRuns:
                 if self._since and all(span.parent_id for span in own):
                     continue  # it began before
                 self.counts["traces"] += 1
-                runs = runs_of_trace(own)
+                runs = runs_of_trace(own, self._tools)
                 for found in runs:
                     self.counts["runs"] += 1
                     self.remarks.update(found.remarks)
@@ -78,69 +87,57 @@ class TracedRuns:
                 listed = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common(_KINDS_NAMED))
                 self.remarks[_NO_RETRIEVAL.format(kinds=listed)] += self.counts["traces without a retrieval"]
 
-    def _spans(self, source: str | Path | bytes | Iterable[TraceSpan]) -> Iterator[PackedSpan]:
+    def _spans(self, source: bytes | Iterable[TraceSpan | JsonValue]) -> Iterator[PackedSpan]:
         if isinstance(source, bytes):
             is_json = source.lstrip()[:1] == b"{"
             yield from _unbroken(packed_json if is_json else packed_protobuf, source)
-        elif isinstance(source, str) and source.startswith(SCHEMES):
-            yield from map(packed, spans_at(source, self._since))
-        elif isinstance(source, str | Path):
-            yield from self._spans_of_file(source)
-        else:
-            yield from map(packed, source)
-
-    def _spans_of_file(self, path: str | Path) -> Iterator[PackedSpan]:
-        with opened(path) as (file, _):
-            for number, (raw, size) in enumerate(raw_lines(file, LONGEST_LINE), 1):
-                if not raw.strip() and size <= LONGEST_LINE:
-                    continue
-                try:
-                    if size > LONGEST_LINE:
-                        raise InvalidInput("length", f"over {LONGEST_LINE} bytes", "shorter lines")
-                    yield from _unbroken(packed_json, raw)
-                except InvalidInput as problem:
-                    self.counts["lines rejected"] += 1
-                    if self.counts["lines rejected"] <= _MOST_NAMED:
-                        self.remarks[f"line {number} is not read: {problem}"] += 1
+            return
+        for item in source:
+            if isinstance(item, TraceSpan):
+                yield packed(item)
+                continue
+            try:
+                if item.problem is not None:
+                    raise item.problem
+                yield from _unbroken(packed_data, item.data)
+            except InvalidInput as problem:
+                self.counts["lines rejected"] += 1
+                if self.counts["lines rejected"] <= _MOST_NAMED:
+                    self.remarks[f"line {item.number} is not read: {problem}"] += 1
 
 
 def _unbroken(
-    read_body: Callable[[bytes, list[InvalidInput]], Iterator[PackedSpan]], body: bytes
+    read_body: Callable[[T, list[InvalidInput]], Iterator[PackedSpan]], body: T
 ) -> Iterator[PackedSpan]:
-    """Yields the spans of a body; raises InvalidInput at its end where one is broken."""
+    """Yields the spans of a body; raises InvalidInput at its end if one is broken."""
     broken: list[InvalidInput] = []
     yield from read_body(body, broken)
     if broken:
         raise broken[0]
 
 
-def read(source: str | Path | bytes | Iterable[TraceSpan], *, since: str = "") -> TracedRuns:
+def read(
+    source: str | Path | bytes | Iterable[TraceSpan], *, since: str = "", tools: Sequence[str] = ()
+) -> TracedRuns:
     """Returns the runs in traces that something else logged, with what was not understood.
 
     Args:
-        source: A file of JSON lines as an OpenTelemetry Collector, Phoenix or Langfuse writes it (`-` is the standard
-            input, `.gz` is unpacked); a project of a Phoenix or Langfuse server, as `phoenix://HOST/PROJECT` or
-            `langfuse://HOST`; the body of an OTLP request, in protobuf or JSON; or spans.
+        source: A file of JSON as an OpenTelemetry Collector, Phoenix or Langfuse writes it, or a trajectory in ATIF
+            (`-` is the standard input, `.gz` is unpacked); a project of a Phoenix or Langfuse server, as
+            `phoenix://HOST/PROJECT` or `langfuse://HOST`; the body of an OTLP request, in protobuf or JSON; or spans.
         since: With an address, from when: `30m`, `24h`, `7d`, or a time of ISO 8601. Traces that began before are left
             out as a whole. Empty: all traces.
+        tools: Tools whose results are passages whatever their form, such as `read_file`; without them a tool retrieves
+            if its result has the shape of a search result.
     """
-    if since and not (isinstance(source, str) and source.startswith(SCHEMES)):
+    if isinstance(source, str) and source.startswith(SCHEMES):
+        began = since_time(since) if since else None
+        return TracedRuns(spans_at(source, began), since=began, tools=tools)
+    if since:
         raise InvalidInput("since", since, "nothing without an address such as phoenix://HOST/PROJECT")
-    return TracedRuns(source, since_time(since) if since else None)
+    return TracedRuns(_values_in(source) if isinstance(source, str | Path) else source, tools=tools)
 
 
-def is_trace_file(path: str | Path) -> bool:
-    """True for an address of traces, and for a file whose first line holds spans; False where the file has none, or
-    cannot be looked into twice. Raises where the first line of a JSON file goes on in the next."""
-    if str(path).startswith(SCHEMES):
-        return True
-    if str(path) == "-" or not Path(path).is_file():
-        return False
+def _values_in(path: str | Path) -> Iterator[JsonValue]:
     with opened(path) as (file, _):
-        first = next((raw for raw, _ in raw_lines(file, LONGEST_LINE) if raw.strip()), b"")
-    if first.strip() in (b"{", b"["):
-        raise InvalidInput("file", str(path), "JSON lines, one object a line, as `jq -c . FILE` writes them")
-    try:
-        return is_trace_data(json_of_line(first))
-    except InvalidInput:
-        return False
+        yield from json_items(raw_lines(file))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ragguard.capture.names import USER
 from ragguard.capture.shapes import ModelContent, answer_in, content_in, messages_in, question_in
 from ragguard.capture.snapshot import passage
-from ragguard.capture.splitters import json_of, search_results
+from ragguard.capture.splitters import found, json_of, search_results
 from ragguard.records import Passage
 from ragguard.traces.conventions import KINDS, NAMES, WRAPPED, Kind
 from ragguard.traces.texts import logged, parsed, said
@@ -92,8 +93,9 @@ class Record:
             waiting += reversed(record.children)
 
 
-def read_span(span: TraceSpan) -> Record:
-    """Returns what a span says. Never raises for what stands in a span."""
+def read_span(span: TraceSpan, tools: Collection[str] = ()) -> Record:
+    """Returns what a span says; the results of `tools` are documents, whatever their form. Never raises for what stands
+    in a span."""
     record, content = Record(span), _SpanContent(span)
     record.convention, record.kind = content.convention, content.kind
     record.session = str(content.first("session") or "")
@@ -125,7 +127,8 @@ def read_span(span: TraceSpan) -> Record:
     if declared:
         record.given = content.documents("documents before a reranker or a guard", declared=False)
         record.documents = content.documents("documents", declared=True)
-    by_shape = search_results(gave, declared=declared)
+    is_named = record.kind == "tool" and record.tool in tools
+    by_shape = found(_as_text(gave)) if is_named else search_results(gave, declared=declared)
     if record.documents is None or _says_more(by_shape, record.documents):
         record.documents = by_shape
     if record.kind == "task" and record.documents is not None:
@@ -136,6 +139,10 @@ def read_span(span: TraceSpan) -> Record:
     if type(top_k) is int and top_k >= max(1, len(record.documents or ())):
         record.k = top_k
     return record
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, default=str)
 
 
 def kind_of(span: TraceSpan) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -44,15 +44,16 @@ class TracedRun:
     """The remarks on what of the trace was not understood, in sentences; the run's metadata have the same."""
 
 
-def runs_of_trace(spans: Iterable[TraceSpan]) -> list[TracedRun]:
-    """Returns the runs in the spans of one trace that retrieve, or would if their spans held what was retrieved."""
-    found = (_run(root) for root in run_roots(spans))
+def runs_of_trace(spans: Iterable[TraceSpan], tools: Collection[str] = ()) -> list[TracedRun]:
+    """Returns the runs in the spans of one trace that retrieve, or would if their spans held what was retrieved; the
+    results of `tools` are passages whatever their form."""
+    found = (_run(root) for root in run_roots(spans, tools))
     return [one for one in found if one.run.steps or one.remarks]
 
 
-def run_so_far(spans: Iterable[TraceSpan]) -> TracedRun | None:
+def run_so_far(spans: Iterable[TraceSpan], tools: Collection[str] = ()) -> TracedRun | None:
     """Returns the run in the spans of a trace that is not complete; None while it is in pieces or retrieves nothing."""
-    root = root_so_far(spans)
+    root = root_so_far(spans, tools)
     found = None if root is None else _run(root)
     return found if found is not None and found.run.steps else None
 

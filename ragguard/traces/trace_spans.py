@@ -68,11 +68,15 @@ def is_trace_data(data: object) -> bool:
 
 
 def packed_json(body: bytes, broken: list[InvalidInput]) -> Iterator[PackedSpan]:
-    """Yields the spans of a line of such a file as a spool keeps them; raises InvalidInput for anything else.
+    """Yields the spans of a body of JSON as a spool keeps them; see `packed_data`."""
+    yield from packed_data(json_of_line(body), broken)
+
+
+def packed_data(data: object, broken: list[InvalidInput]) -> Iterator[PackedSpan]:
+    """Yields the spans of an object of such a file as a spool keeps them; raises InvalidInput for anything else.
 
     The error of each span of OTLP that is none is added to `broken`.
     """
-    data = json_of_line(body)
     reader = _reader_of(data)
     if reader is not None:
         yield from map(packed, reader(data, broken))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from ragguard.traces.record import Record, read_span
@@ -17,14 +17,14 @@ class RunRoot(NamedTuple):
     records: list[Record]
 
 
-def run_roots(spans: Iterable[TraceSpan]) -> list[RunRoot]:
+def run_roots(spans: Iterable[TraceSpan], tools: Collection[str] = ()) -> list[RunRoot]:
     """Returns the runs in the spans of one trace, in the order in which they began.
 
     A run is what happens in the outermost span of a known kind. Several of these side by side, under a span of another
     kind such as an HTTP request, are a run each where they are pipelines that retrieve; the others of them are one.
     """
     found = []
-    for top in _trees(spans):
+    for top in _trees(spans, tools):
         if top.kind is not None:
             found.append(RunRoot(top, list(top.inside())))
             continue
@@ -39,10 +39,10 @@ def run_roots(spans: Iterable[TraceSpan]) -> list[RunRoot]:
     return sorted(found, key=lambda root: min(record.span.started_ns for record in root.records))
 
 
-def root_so_far(spans: Iterable[TraceSpan]) -> RunRoot | None:
+def root_so_far(spans: Iterable[TraceSpan], tools: Collection[str] = ()) -> RunRoot | None:
     """Returns the run of a trace that is not complete: all that hangs on one root, which need not have come; None while
     there are several, of which nobody can tell what they are parts of."""
-    tops = _trees(spans)
+    tops = _trees(spans, tools)
     return RunRoot(tops[0], list(tops[0].inside())) if len(tops) == 1 else None
 
 
@@ -57,7 +57,7 @@ def _outermost(top: Record) -> Iterator[Record]:
             waiting += reversed(record.children)
 
 
-def _trees(spans: Iterable[TraceSpan]) -> list[Record]:
+def _trees(spans: Iterable[TraceSpan], tools: Collection[str]) -> list[Record]:
     """Returns the roots of the trees. A span that came twice counts once, as it came last; spans whose parent is
     missing stand side by side under a root in its place; a circle of parents is cut at its earliest span."""
     latest: dict[str, TraceSpan] = {}
@@ -65,7 +65,7 @@ def _trees(spans: Iterable[TraceSpan]) -> list[Record]:
         before = latest.get(span.span_id)
         if before is None or span.ended_ns or not before.ended_ns:
             latest[span.span_id] = span
-    records = {id: read_span(span) for id, span in latest.items()}
+    records = {id: read_span(span, tools) for id, span in latest.items()}
     for span in latest.values():
         if span.parent_id and span.parent_id not in records:
             absent = TraceSpan(span.trace_id, span.parent_id, started_ns=span.started_ns)

@@ -116,9 +116,9 @@ def test_bad_lines_are_told_with_number_and_reason_and_the_rest_is_scored(engine
 
 
 def test_a_run_that_is_refused_is_told_and_counted_as_no_run_of_the_store(engine):
-    runs = [a_run("r0"), a_run("r1"), a_run("r0", question="something else?")]
-    write_runs(runs, "runs.jsonl")
-    done = score("runs.jsonl", "--concurrency", 1, *UTILITY)
+    write_runs([a_run("r0"), a_run("r1")], "runs.jsonl")
+    write_runs([a_run("r0", question="something else?")], "more.jsonl")
+    done = score("runs.jsonl", "more.jsonl", "--concurrency", 1, *UTILITY)
     assert done.exit_code == 1
     assert "2 runs are in ragguard.db, 0 of them were scored before" in done.output
     assert "no run with another question" in done.output

@@ -10,7 +10,7 @@ FLOORS = {
     "ragguard.analysis": 5, "ragguard.telemetry": 5,
     "ragguard.service": 6,
     "ragguard.advice": 7, "ragguard.guard": 7, "ragguard.traces": 7,
-    "ragguard.client": 8, "ragguard.splitters": 8,
+    "ragguard.client": 8, "ragguard.inputs": 8, "ragguard.splitters": 8,
     "ragguard.lab": 9, "ragguard.scale": 9, "ragguard.serve": 9,
     "ragguard.cli": 10, "ragguard.pytest_gate": 10, "ragguard.__main__": 10,
 }  # fmt: skip

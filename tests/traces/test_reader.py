@@ -10,9 +10,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from support.traced import TRACE, documents, ids, otlp_json, span
 
 from ragguard.errors import InvalidInput
+from ragguard.inputs.reading import RunReading, format_of
 from ragguard.traces import read
 from ragguard.traces.pulled import server_of, since_time, spans_at
-from ragguard.traces.reader import is_trace_file
 
 SPANS = [
     span(1, at=(1, 99), openinference__span__kind="CHAIN", input__value="Who?", output__value="Ada"),
@@ -50,7 +50,7 @@ def test_a_file_of_traces_is_known_by_its_first_object(tmp_path, line, name):
     path = tmp_path / name
     raw = ("\n" + json.dumps(line) + "\n").encode()
     path.write_bytes(gzip.compress(raw) if name.endswith("gz") else raw)
-    assert is_trace_file(path)
+    assert format_of(path).name == "traces"
     (found,) = read(path)
     (step,) = found.run.steps
     assert (step.query, ids(step.passages)) == ("who", ["a", "b"])
@@ -102,17 +102,14 @@ def test_a_broken_body_is_refused(body):
         list(read(body))
 
 
-def test_json_over_several_lines_is_refused_in_one_sentence(tmp_path):
+def test_json_over_several_lines_is_one_document(tmp_path):
     path = tmp_path / "traces.json"
     path.write_text(json.dumps(otlp_json(*SPANS), indent=2))
-    with pytest.raises(InvalidInput, match="jq -c"):
-        is_trace_file(path)
-
-
-def test_other_files_are_no_files_of_traces(tmp_path):
-    for text in ("", '{"question": "Who?", "steps": []}', "no JSON", "[1]"):
-        (tmp_path / "runs.jsonl").write_text(text)
-        assert not is_trace_file(tmp_path / "runs.jsonl")
+    assert format_of(path).name == "traces"
+    assert [found.run.question for found in read(path)] == ["Who?"]
+    path.write_text(path.read_text()[:-20])
+    with pytest.raises(InvalidInput, match="a whole document, which this is not"):
+        [*RunReading(path).runs()]
 
 
 def test_a_project_is_pulled_page_by_page():

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ragguard.errors import InvalidInput, RunFormatError
+from ragguard.inputs.reading import RunReading
 from ragguard.lab.validation.contexts import Context
 from ragguard.lab.validation.rankings import outcome_of, qrel_files, read_rankings
 from ragguard.records import Passage, Run
 from ragguard.scorers.grades import RELEVANT
 from ragguard.storage.files.jsonl import Fields
 from ragguard.storage.files.partfolder import is_part_folder
-from ragguard.storage.files.runfile import read_runs
 from ragguard.storage.source import is_source, open_source
 
 K = 10
@@ -49,7 +49,7 @@ def _captured(path: str | Path, remarks: list[str]) -> Iterator[Context]:
     """Yields runs as contexts; the scores of a store or of a folder of parts are given numbers."""
     if not is_source(path):
         try:
-            yield from map(_context_of, read_runs(path))
+            yield from map(_context_of, RunReading(path).runs())
         except RunFormatError as error:
             raise InvalidInput(f"{path}, {error.argument}", error.value, error.allowed) from error
         return

@@ -15,6 +15,7 @@ import zlib
 from codecs import iterdecode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from os import stat as stat_of
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
@@ -27,6 +28,8 @@ LONGEST_LINE = 64 * 2**20
 """The most bytes of one line."""
 MOST_VALUES = 4_000_000
 """The most brackets and commas of one line, since sixty megabytes of `[],` would become 1.5 GB of lists."""
+LONGEST_DOCUMENT = 256 * 2**20
+"""The most bytes of a document that goes over several lines."""
 _PIECE = 2**20
 
 
@@ -44,6 +47,50 @@ def json_values(lines: Iterable[tuple[bytes, int]]) -> Iterator[JsonValue]:
     for number, (raw, size) in enumerate(lines, 1):
         if not is_blank(raw, size):
             yield json_value(raw, size, number)
+
+
+def json_items(lines: Iterable[tuple[bytes, int]]) -> Iterator[JsonValue]:
+    """Yields what a file of JSON holds: the value of each line, or the items of the one list that it is, or the one
+    object that goes over several lines."""
+    waiting = iter(lines)
+    before = [*first_lines(waiting)]
+    first = before[-1][0].strip() if before else b""
+    if first[:1] not in (b"[", b"{") or (first[:1] == b"{" and first[-1:] not in (b"{", b"[", b",")):
+        yield from json_values(chain(before, waiting))
+        return
+    try:
+        data = _document(chain(before, waiting))
+    except InvalidInput as wrong:
+        yield JsonValue(len(before), None, wrong)
+        return
+    for number, item in enumerate(data if isinstance(data, list) else [data], 1):
+        yield JsonValue(number, item)
+
+
+def first_lines(lines: Iterator[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
+    """Yields lines up to the first that is not blank."""
+    for raw, size in lines:
+        yield raw, size
+        if not is_blank(raw, size):
+            return
+
+
+def _document(lines: Iterable[tuple[bytes, int]]) -> Any:
+    """Returns the value of a file that is one document of JSON."""
+    pieces, whole = list[bytes](), 0
+    for raw, size in lines:
+        whole += size
+        if whole > LONGEST_DOCUMENT or size > len(raw):
+            most = f"at most {LONGEST_DOCUMENT // 2**20} MiB in one document; JSON lines have no such limit"
+            raise InvalidInput("length", f"over {whole:,} bytes", most)
+        pieces.append(raw)
+    try:
+        return json_of_line(b"".join(pieces))
+    except InvalidInput as wrong:
+        if wrong.argument != "JSON":
+            raise
+        why = wrong.allowed.partition("; ")[2] or wrong.allowed
+        raise InvalidInput("JSON", wrong.value, f"a whole document, which this is not: {why}") from wrong
 
 
 def is_blank(raw: bytes, size: int) -> bool:
@@ -96,7 +143,7 @@ def raw_lines(file: IO[bytes], longest: int | None = None) -> Iterator[tuple[byt
         yield b"".join(pieces), size
 
 
-def check_run_file(path: str | Path) -> None:
+def check_readable(path: str | Path) -> None:
     """Raises where the file cannot be read, before any work is done."""
     try:
         if str(path) != "-" and stat.S_ISDIR(stat_of(path).st_mode):

@@ -1,0 +1,217 @@
+"""The one reader of runs: of a file, a folder, an address, or data in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ragguard.errors import InvalidInput, RunFormatError, StoreError
+from ragguard.inputs.formats import FORMATS, TRACES, WANTED, Format, OpenInput, ReadOptions
+from ragguard.records import Run
+from ragguard.storage.files.jsonl import check_readable, opened
+from ragguard.storage.files.runfile import Line
+from ragguard.storage.sqlite.database import is_store
+from ragguard.traces.pulled import SCHEMES
+
+_TRIED = 100
+"""The most lines without a run at the beginning of a file after which it is refused as a whole."""
+_SHOWN = 3
+"""The most names of files in an error."""
+
+
+class RunReading:
+    """The runs of one input, in whatever format it is; they can be read once."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        options: ReadOptions | None = None,
+        on_position: Callable[[int], object] = lambda _: None,
+    ) -> None:
+        """Takes an input, and a function that is called with the bytes that are read."""
+        self.path, self._options, self._on_position = str(path), options or ReadOptions(), on_position
+        if self._options.since and not self.path.startswith(SCHEMES):
+            allowed = "nothing beside files: it is for phoenix:// and langfuse://"
+            raise InvalidInput("--since", self._options.since, allowed)
+        self.remarks: Counter[str] = Counter()
+        """The remarks on what was not understood, in sentences, once the runs are read."""
+        self.rejected = 0
+        """How many lines remarks call rejected, beside those that `lines` yields with a problem."""
+
+    def lines(self) -> Iterator[Line]:
+        """Yields the runs, with a problem in the place of each that cannot be read. Raises InvalidInput if nothing at
+        the beginning can be: such a file is of another kind."""
+        if self.path.startswith(SCHEMES) or is_store(self.path) or Path(self.path).is_dir():
+            source = OpenInput(self.path, self._options, on_position=self._on_position)
+            yield from self._read(source)
+            return
+        with opened(self.path) as (file, position):
+            source = OpenInput.of(self.path, self._options, file, position, self._on_position)
+            if source.first:  # an empty file holds no runs
+                yield from self._read(source)
+
+    def runs(self) -> Iterator[Run]:
+        """Yields the runs; raises the error of the first that cannot be read."""
+        for line in self.lines():
+            if line.run is None:
+                assert line.problem is not None
+                raise line.problem
+            yield line.run
+
+    def check(self) -> None:
+        """Raises what `lines` would raise at its beginning; reads no more than that of a file."""
+        if self.path.startswith(SCHEMES):
+            return
+        if Path(self.path).is_dir():
+            recognised(OpenInput(self.path, self._options))
+            return
+        check_readable(self.path)
+        if Path(self.path).is_file() and not self._is_traces():  # these are read as a whole
+            next(self.lines(), None)
+
+    def _is_traces(self) -> bool:
+        with opened(self.path) as (file, position):
+            source = OpenInput.of(self.path, self._options, file, position, self._on_position)
+            return bool(source.first) and recognised(source).name == TRACES
+
+    def _read(self, source: OpenInput) -> Iterator[Line]:
+        try:
+            yield from _unrepeated(_begun(self.path, recognised(source).read(source)))
+        finally:
+            self.remarks, self.rejected = source.remarks, source.rejected
+
+
+def format_of(path: str | Path) -> Format:
+    """Returns the format of a file or a folder that can be read twice."""
+    if is_store(path) or Path(path).is_dir():
+        return recognised(OpenInput(str(path), ReadOptions()))
+    with opened(path) as (file, position):
+        return recognised(OpenInput.of(str(path), ReadOptions(), file, position, lambda _: None))
+
+
+def recognised(source: OpenInput) -> Format:
+    """Returns the format of an input; raises InvalidInput for one of another kind."""
+    for known in FORMATS:
+        if known.recognises(source):
+            return known
+    folder = Path(source.path)
+    if folder.is_dir():
+        names = [file.name for file in islice(sorted(folder.iterdir()), _SHOWN + 1)]
+        held = f"a folder with {', '.join(names[:_SHOWN])}" if names else "an empty folder"
+        held += " and more" if len(names) > _SHOWN else ""
+        raise StoreError(
+            f"{source.path} could not be read: it is {held}; name files, each of which is {WANTED}"
+        )
+    raise InvalidInput(source.path, source.first[:40], WANTED)
+
+
+def _begun(path: str, lines: Iterable[Line]) -> Iterator[Line]:
+    """Yields lines once one of them is a run; raises InvalidInput for a file that begins without any."""
+    waiting: list[Line] = []
+    coming = iter(lines)
+    for line in coming:
+        waiting.append(line)
+        if line.run is not None:
+            break
+        if len(waiting) == _TRIED:
+            break
+    if waiting and waiting[-1].run is None:
+        problem = waiting[0].problem
+        assert problem is not None
+        count = (
+            "its one line is no run"
+            if len(waiting) == 1
+            else f"none of its first {len(waiting)} lines is a run"
+        )
+        raise InvalidInput(f"{path}: {count}; {_place(problem)}", problem.value, problem.allowed)
+    yield from waiting
+    yield from coming
+
+
+def _place(problem: RunFormatError) -> str:
+    return str(problem).partition(": got ")[0]
+
+
+def _unrepeated(lines: Iterable[Line]) -> Iterator[Line]:
+    """Yields lines; a run with the id of another run before it is a problem that names both lines."""
+    seen: dict[int, tuple[int, int]] = {}
+    for line in lines:
+        run = line.run
+        if run is not None:
+            content = hash((run.question, run.answer, len(run.steps)))
+            number, before = seen.setdefault(hash(run.id), (line.number, content))
+            if number != line.number and before != content:
+                allowed = f"an id of its own: line {number} has it, with another question, answer or steps"
+                line = Line(line.number, None, RunFormatError(line.number, "id", run.id, allowed))
+        yield line
+
+
+def runs_from(
+    data: object, *, map: Mapping[str, str] | None = None, separator: str = "", since: str = ""
+) -> Iterator[Run]:
+    """Yields the runs that something holds, to score them: `rg.score_runs(runs_from("ragas.csv"))`.
+
+    Raises InvalidInput for the first row that cannot be read.
+
+    Args:
+        data: A file (run lines, CSV, JSON, Parquet, traces, a trajectory, a store), an address of traces, or the folder
+            of a data set that Hugging Face's `save_to_disk` wrote; or in memory a data frame of pandas or Polars, a
+            table of Arrow, a Dataset of Hugging Face, an EvaluationDataset of ragas or DeepEval, or rows as mappings.
+        map: Columns by what they hold, where their names do not say it: `{"question": "Q", "contexts": "found"}`; also
+            `answer`, `reference`, `id` and `context_ids`.
+        separator: What stands between the contexts in a cell of text.
+        since: With an address: `30m`, `24h`, `7d`, or a time of ISO 8601.
+    """
+    options = ReadOptions(columns=map or {}, separator=separator, since=since)
+    if isinstance(data, str | Path):
+        yield from RunReading(data, options).runs()
+        return
+    source = OpenInput("the data", options)
+    coming = iter(_rows_of(data))
+    first = list(islice(coming, 1))
+    if first and isinstance(first[0], Run):
+        yield from first
+        yield from coming
+        return
+    header = [*first[0]] if first and isinstance(first[0], Mapping) else []
+    for line in _unrepeated(source.rows(enumerate((*first, *coming), 1), header, "row")):
+        if line.run is None:
+            assert line.problem is not None
+            raise line.problem
+        yield line.run
+
+
+def _rows_of(data: Any) -> Any:
+    """Returns the rows of data in memory as mappings, by what the object can do: no library is imported."""
+    if isinstance(data, Mapping):
+        allowed = f"one of its parts: {', '.join(str(name) for name in islice(data, 5))}"
+        raise InvalidInput("data", type(data).__name__, allowed)
+    if hasattr(data, "samples") and hasattr(data, "to_list"):  # ragas
+        return data.to_list()
+    if hasattr(data, "iter_rows"):  # Polars
+        return data.iter_rows(named=True)
+    if hasattr(data, "to_batches"):  # Arrow
+        return (row for batch in data.to_batches() for row in batch.to_pylist())
+    if hasattr(data, "to_dict") and hasattr(data, "itertuples"):  # pandas
+        return (dict(zip(data.columns, row, strict=True)) for row in data.itertuples(index=False, name=None))
+    items = getattr(data, "test_cases", data)  # DeepEval
+    if not isinstance(items, Iterable):
+        raise InvalidInput("data", data, "a file, a data frame, a data set, or rows that can be iterated")
+    return (_row_of(item) for item in items)
+
+
+def _row_of(item: Any) -> Any:
+    """Returns a row as a mapping; the fields of an object that is none."""
+    if isinstance(item, Mapping | Run):
+        return item
+    if hasattr(item, "model_dump"):
+        return item.model_dump()
+    if dataclasses.is_dataclass(item) and not isinstance(item, type):
+        return {one.name: getattr(item, one.name) for one in dataclasses.fields(item)}
+    if hasattr(item, "__dict__"):
+        return vars(item)
+    raise InvalidInput("row", item, "a mapping, such as {'question': '…', 'contexts': ['…']}")
