@@ -16,7 +16,7 @@ from ragguard.capture.handle import status_of
 from ragguard.capture.pipeline_run import PipelineRun, ToolEnd, ToolResult, guard_decided, tool_ended
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
-from ragguard.capture.shapes import answer_in, content_in, query_in
+from ragguard.capture.shapes import answer_in, query_in
 from ragguard.capture.snapshot import documents_in, passages_of
 from ragguard.records import Passage, Status, new_id
 from ragguard.runtime.faults import Faults, never_raises
@@ -236,8 +236,8 @@ class Operations:
         run.answer = answer_in(result).text or run.answer
         if isinstance(replies := result.get("replies"), list):  # of a generator
             run.asks_model = True
-            self.recorder.model_asked(run.id, operation.number, partial(content_in, operation.given))
-            self.recorder.model_replied(run.id, operation.number, partial(content_in, replies))
+            run.asked(operation.number, operation.given)
+            run.replied(operation.number, replies)
 
     def _end(self, run: HaystackRun, error: BaseException | None) -> None:
         status: Status = status_of(error)

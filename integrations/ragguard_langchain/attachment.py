@@ -22,7 +22,7 @@ from langchain_core.tracers.context import register_configure_hook
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import Locate, Tools
-from ragguard.capture.pipeline_run import TOOL_CALL
+from ragguard.capture.model_calls import TOOL_CALL
 from ragguard.capture.plain_steps import CurrentCall, frameworks
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.callback import RagGuardCallback

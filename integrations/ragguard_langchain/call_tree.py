@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -17,9 +16,9 @@ from langchain_core.runnables.config import var_child_runnable_config
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.handle import innermost
-from ragguard.capture.pipeline_run import METADATA_KEYS, RESUME, RUN_ID, RUN_KEYS
+from ragguard.capture.pipeline_run import METADATA_KEYS, RESUME, RUN_ID, RUN_KEYS, PipelineRun
 from ragguard.capture.recorder import Recorder, is_paused, trace_context
-from ragguard.capture.shapes import NOTHING, Answer, content_in
+from ragguard.capture.shapes import NOTHING, Answer
 from ragguard.records import Status
 from ragguard_langchain.messages import Metadata
 from ragguard_langchain.open_calls import OpenCall, add_decision
@@ -171,24 +170,14 @@ class CallTree:
         named = metadata and (RUN_ID in metadata or RESUME in metadata)
         return not named and innermost(self.recorder) is None
 
-    def run_of_model(self, parent_id: UUID | None, *, asked: bool) -> str:
-        """Returns the id of the run in which a model is asked, or has replied, in the call with this id; '' outside of
-        any run."""
+    def run_of_model(self, parent_id: UUID | None, *, asked: bool = False) -> PipelineRun | None:
+        """Returns the run in which a model is `asked`, or has replied, in the call with this id; None outside of any
+        run."""
         if (call := self.parent(parent_id)) is not None:
             call.messages += asked
-            return call.run.id
+            return call.run
         handle = innermost(self.recorder)
-        return "" if handle is None else handle.id
-
-    def model_asked(self, parent_id: UUID | None, key: UUID, given: object) -> None:
-        """Notes that a model is asked, in the call with this id."""
-        if run_id := self.run_of_model(parent_id, asked=True):
-            self.recorder.model_asked(run_id, key, partial(content_in, given))
-
-    def model_replied(self, parent_id: UUID | None, key: UUID, reply: object) -> None:
-        """Notes the reply of a model that was asked in the call with this id."""
-        if run_id := self.run_of_model(parent_id, asked=False):
-            self.recorder.model_replied(run_id, key, partial(content_in, reply))
+        return None if handle is None else PipelineRun(self.recorder, handle.id, owned=False)
 
     def guard_decided(self, parent_id: UUID | None, verdict: Verdict, query: str, tool_call: str) -> None:
         """Records a guard's decision that was made in the call with this id, or in plain code inside a run."""

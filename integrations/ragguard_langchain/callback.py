@@ -61,10 +61,6 @@ class RagGuardCallback(BaseCallbackHandler):
     ignore_retry = True
     ignore_custom_event = True
 
-    def __new__(cls, *_: Any, **__: Any) -> RagGuardCallback:
-        """Makes a handler that LangGraph tells of interrupts, if LangGraph is there: it tells only its own kind."""
-        return super().__new__(_with_graph_events(cls))
-
     def __init__(
         self,
         rg: RagGuard,
@@ -104,6 +100,7 @@ class RagGuardCallback(BaseCallbackHandler):
             elif name and name.startswith("RunnableEach<") and tree.stands_alone(metadata):
                 return  # each call of a batch is a run
             else:
+                self._hear_of_interrupts()
                 tree.root(
                     run_id, self._question(inputs), metadata or {}, name or "",
                     resumes=_is_resume(inputs), holds=True,
@@ -224,21 +221,24 @@ class RagGuardCallback(BaseCallbackHandler):
     ) -> None:
         """Notes that a model is asked for a message: the tool calls of one message are parallel, those of the next
         message follow. Of what was retrieved, those passages count as read that stand in the messages."""
-        self.tree.model_asked(parent_run_id, run_id, messages)
+        if run := self.tree.run_of_model(parent_run_id, asked=True):
+            run.asked(run_id, messages)
 
     @never_raises
     def on_llm_start(
         self, /, serialized: Any, prompts: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
     ) -> None:
         """Notes that a model of texts is asked."""
-        self.tree.model_asked(parent_run_id, run_id, prompts)
+        if run := self.tree.run_of_model(parent_run_id, asked=True):
+            run.asked(run_id, prompts)
 
     @never_raises
     def on_llm_end(
         self, /, response: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **more: Any
     ) -> None:
         """Notes a model's reply."""
-        self.tree.model_replied(parent_run_id, run_id, response.generations)
+        if run := self.tree.run_of_model(parent_run_id):
+            run.replied(run_id, response.generations)
 
     @never_raises
     def on_interrupt(self, /, event: Any) -> Any:
@@ -250,6 +250,16 @@ class RagGuardCallback(BaseCallbackHandler):
     def guard_decided(self, run_id: UUID | None, verdict: Verdict, query: str, tool_call: str) -> None:
         """Records a guard's decision that was made inside the call with this id; LangChain has no event for it."""
         self.tree.guard_decided(run_id, verdict, query, tool_call)
+
+    def _hear_of_interrupts(self) -> None:
+        """Makes this a handler of LangGraph's kind, once LangGraph is there: no other is told of interrupts."""
+        graph = getattr(sys.modules.get("langgraph.callbacks"), "GraphCallbackHandler", None)
+        if graph is None or isinstance(self, graph):
+            return
+        cls = type(self)
+        if cls not in _graph_kinds:
+            _graph_kinds[cls] = type(cls.__name__, (cls, graph), {"__module__": cls.__module__})
+        self.__class__ = _graph_kinds[cls]
 
     def _question(self, inputs: Any) -> str:
         """Returns the question in the input of the outermost call."""
@@ -279,16 +289,7 @@ class RagGuardCallback(BaseCallbackHandler):
 
 
 _graph_kinds: dict[type, type] = {}
-"""The classes of handlers that LangGraph tells of interrupts, by the classes without it."""
-
-
-def _with_graph_events(cls: type[RagGuardCallback]) -> type[RagGuardCallback]:
-    graph = getattr(sys.modules.get("langgraph.callbacks"), "GraphCallbackHandler", None)
-    if graph is None or issubclass(cls, graph):
-        return cls
-    if cls not in _graph_kinds:
-        _graph_kinds[cls] = type(cls.__name__, (cls, graph), {"__module__": cls.__module__})
-    return _graph_kinds[cls]
+"""The classes of handlers of LangGraph's kind, by the classes without it."""
 
 
 def _is_resume(inputs: object) -> bool:

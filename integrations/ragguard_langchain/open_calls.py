@@ -15,7 +15,8 @@ from uuid import UUID
 from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.documents import snapshot, unpacked
 from ragguard.capture.events import TurnKey
-from ragguard.capture.pipeline_run import TOOL_CALL, ToolEnd, ToolResult, guard_decided, tool_ended
+from ragguard.capture.model_calls import TOOL_CALL
+from ragguard.capture.pipeline_run import ToolEnd, ToolResult, guard_decided, tool_ended
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.splitters import Splitter, search_results

@@ -80,7 +80,7 @@ class TreeRun(PipelineRun):
         if status == "ok" and self.name and not self.first_query:
             self.recorder.here.calls.seen("chain", self.name)
         thread = self.names.thread
-        waits = self.interrupted or (bool(thread) and (answer.calls_tools or status == "error"))
+        waits = self.interrupted or (bool(thread) and (answer.calls_tools or status != "ok"))
         if not self.begun:
             if waits and thread:
                 self.recorder.here.waits(thread, question or self.question)
@@ -89,7 +89,7 @@ class TreeRun(PipelineRun):
             return
         if status == "ok" and waits and self.owned:
             status = "interrupted"
-        waits_for = thread if waits and status in ("interrupted", "error") else ""
+        waits_for = thread if waits and status != "ok" else ""
         self.end(
             None if waits_for else answer.text, status, error,
             question=question or self.question or self.first_query, trace=span_of(self.call), waits_for=waits_for,

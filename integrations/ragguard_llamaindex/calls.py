@@ -117,7 +117,7 @@ def choosers_of(instance: object) -> Set[int]:
 ASKED = "ragguard.asked"
 """Metadata key of a run whose question was condensed from a conversation: what the user said."""
 ASKING_OR_TOOL = ASKING | {Kind.TOOL}
-_INHERITED = ("step_id", "agent", "workflow_step", "turn", "asked")
+_INHERITED = ("step_id", "agent", "workflow_step", "turn", "asked", "call_id")
 """The attributes that a call has from the one around it, until its own are known."""
 STEPS_KEPT = 64
 """The number of retrievals of one tool call that are remembered until the tool ends."""
@@ -139,6 +139,8 @@ class Call:
     step_id = ""
     """The id of the retrieval that this call is, or is a part of."""
     tool = ""
+    call_id = ""
+    """The id that the model gave to the call of a tool that this call is a part of."""
     turn: TurnKey = ()
     """The parallel branches that the call is in."""
     replies = 0
@@ -202,7 +204,7 @@ class ProcessCalls:
 
     def __init__(self) -> None:
         self.by_id: dict[str, Call] = {}
-        self.asked: dict[str, str] = {}
+        self.asked: dict[str, Invocation] = {}
         """The runs of the model calls under way, by their spans."""
         self.current: ContextVar[Call | None] = ContextVar("ragguard_llamaindex_call", default=None)
         self.handles: weakref.WeakKeyDictionary[RunHandle, Call] = weakref.WeakKeyDictionary()
@@ -242,8 +244,9 @@ def _begin_step(call: Call, around: Call, arguments: Mapping[str, Any]) -> None:
     call.name, call.choosers = call.id[:-37].rpartition(".")[2], around.choosers
     given = [*arguments.values(), *arguments.get("kwargs", {}).values()]
     events = [value for value in given if isinstance(value, Event)]
-    if any(isinstance(event, ToolCall) for event in events):
-        call.turn = (*around.turn, ((around.id, around.replies), call.id))
+    for event in events:
+        if isinstance(event, ToolCall):
+            call.turn, call.call_id = (*around.turn, ((around.id, around.replies), call.id)), event.tool_id
     if around.agent:
         agents = (getattr(event, "current_agent_name", "") for event in events)
         around.agent = call.agent = next(filter(None, agents), around.agent)

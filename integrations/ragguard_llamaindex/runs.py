@@ -25,6 +25,7 @@ from llama_index.core.workflow import StopEvent
 from llama_index_instrumentation import get_dispatcher
 
 from ragguard.capture.declarations import CaptureOptions, located, warn_of_unknown
+from ragguard.capture.model_calls import TOOL_CALL
 from ragguard.capture.pipeline_run import (
     NAME,
     REFERENCES,
@@ -313,8 +314,10 @@ def retrieves(call: Call | None) -> None:
 
 
 def about(call: Call, retriever: str = "") -> dict[str, Any]:
-    """Returns the metadata of a step: its retriever, its agent, its step of a workflow."""
-    entries = {"retriever": retriever, "agent": call.agent, "workflow_step": call.workflow_step}
+    """Returns the metadata of a step: its retriever, its agent, its step of a workflow, the id of its tool call."""
+    entries = {
+        "retriever": retriever, "agent": call.agent, "workflow_step": call.workflow_step, TOOL_CALL: call.call_id,
+    }  # fmt: skip
     return {name: value for name, value in entries.items() if value}
 
 

@@ -24,7 +24,6 @@ from ragguard.capture.declarations import CaptureOptions
 from ragguard.capture.handle import innermost, status_of
 from ragguard.capture.recorder import Recorder, is_paused, trace_context
 from ragguard.capture.retrievals import WholeRun
-from ragguard.capture.shapes import content_in
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 from ragguard_llamaindex.calls import (
@@ -203,28 +202,28 @@ class Spans:
             self.runs.hold(call)  # it may end after the user has left `with rg.run(...)`
         elif kind is Kind.SYNTHESIS and (isinstance(instance, NoText) or not nodes_in(arguments)):
             # It answers without a model: nothing is read.
-            self.recorder.model_asked(call.run.id, span_id, partial(content_in, ()))
+            call.run.asked(span_id, ())
         elif kind is Kind.TOOL:
             self.runs.tool_began(call)
         self._opened(call)
 
     def _asked(self, span_id: str, around: Call, arguments: Mapping[str, Any]) -> None:
         """Notes that a model is asked: of what was retrieved, those passages count as read that it is given."""
-        asked, run_id = self._open.get().asked, around.run.id
+        asked = self._open.get().asked
         for caller in chain(around):
             if caller.kind is Kind.WORKFLOW or caller.kind is Kind.TOOL:
                 caller.replies += 1
                 break
-        asked[span_id] = run_id
+        asked[span_id] = around.run
         if len(asked) > OPEN_KEPT:
             asked.pop(next(iter(asked)), None)
-        self.recorder.model_asked(run_id, span_id, partial(content_in, prompt_of(arguments)))
+        around.run.asked(span_id, prompt_of(arguments))
 
     @never_raises
     def replied(self, span_id: str, response: object) -> None:
         """Notes the reply of a model, of a stream the whole one at its end."""
-        if run_id := self._open.get().asked.pop(span_id, ""):
-            self.recorder.model_replied(run_id, span_id, partial(content_in, response))
+        if (run := self._open.get().asked.pop(span_id, None)) is not None:
+            run.replied(span_id, response)
 
     def _enter_root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
         call = Call(span_id, kind)

@@ -23,7 +23,7 @@ Texts: TypeAlias = Callable[[], ModelContent]
 """Returns what is in a model call's input or reply; called when an event is read."""
 _OFFERED_WORDS = 3
 """The most words of a reply that may be one of the choices in a prompt."""
-_NOTHING = ModelContent([], [], [])
+NOTHING_GIVEN = ModelContent([], [], [])
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +47,7 @@ class ModelCall:
     def output(self) -> ModelContent:
         """The content of the call's reply; nothing where it is not known."""
         if self.reply is None:
-            return _NOTHING
+            return NOTHING_GIVEN
         if self._reply is None or self._reply[0] is not self.reply:
             self._reply = self.reply, self.reply()
         return self._reply[1]

@@ -42,6 +42,8 @@ class Delivered(NamedTuple):
     """The passages; None where they have not changed."""
     metadata: Mapping[str, Any]
     """Entries that are set in the step's metadata; None removes one."""
+    moved: int = 0
+    """The number of places by which the step moves in its run."""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,13 +102,14 @@ class StepAmended:
         metadata: Mapping[str, Any] | None = None,
         error: str | None = None,
         advice: Advice | None = None,
+        moved: int = 0,
     ) -> None:
         self.run_id, self.step_id, self.decision = run_id, step_id, decision
         self.advice = advice
         """The advice that was given after the step; None where none was."""
         self.error = error
         """The cause of a failure after the retrieval, so that the model got none of it; None where there was none."""
-        self._packed = passages if callable(passages) else Delivered(passages, metadata or {})
+        self._packed = passages if callable(passages) else Delivered(passages, metadata or {}, moved)
 
     @property
     def passages(self) -> list[Passage] | None:
@@ -118,10 +121,16 @@ class StepAmended:
         """Entries that are set in the step's metadata; None removes one."""
         return self._unpacked().metadata
 
+    @property
+    def moved(self) -> int:
+        """The number of places by which the step moves in its run."""
+        return self._unpacked().moved
+
     def applied_to(self, step: RetrievalStep) -> RetrievalStep:
         """Returns the step with what the model got of it."""
         return replace(
             step,
+            index=step.index + self.moved,
             passages=step.passages if self.passages is None else self.passages,
             decision=step.decision if self.decision is None else self.decision,
             metadata=_set(step.metadata, self.metadata) if self.metadata else step.metadata,

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, TypeAlias
 
-from ragguard.capture.answer_flow import Flow, ModelCall, Texts
+from ragguard.capture.answer_flow import NOTHING_GIVEN, Flow, ModelCall, Texts
 from ragguard.capture.events import Delivered, StepEnded
 from ragguard.capture.passage_search import PassageSearch
 from ragguard.records import Decision, Passage
@@ -32,6 +32,8 @@ DELIVERED = "ragguard.delivered"
 """Metadata key of a step: `unknown` where it cannot be told which of the retrieved texts the model got, so that all of
 them count."""
 UNKNOWN = "unknown"
+TOOL_CALL = "tool_call_id"
+"""Metadata key of a step that was made in a tool call: the call's id."""
 JUDGED_ONLY = "ragguard.judged_only"
 """Metadata key of a step: how many of its candidates stood in the input of a model call that did not lead to the
 answer, such as a grader's, and in none that did."""
@@ -99,7 +101,9 @@ class EndedStep:
     """The number of the first model call that may have read it."""
     bodies: Bodies | None = None
     is_followed: bool = True
-    """True where its passages are sought in the inputs of model calls."""
+    """True if its passages are sought in the inputs of model calls."""
+    by_framework: bool = True
+    """True for a step whose place in the run depends on the tool calls that a framework reports."""
     has_failed: bool = False
     """True where the tool that made it failed afterwards: nothing of it was read."""
     decision: Decision | None = None
@@ -107,6 +111,8 @@ class EndedStep:
     search: PassageSearch | None = None
     searched: list[Passage] = field(default_factory=list)
     """The candidates that the search looks for."""
+    moved: int | None = None
+    """The number of places by which the step moves in its run; None until the run has ended."""
 
     def sought(self, rewritings: Sequence[Rewriting] = ()) -> PassageSearch:
         """Returns the search for the passages that guards have left, in every form in which a prompt may hold them, and
@@ -133,6 +139,8 @@ class ModelCalls:
     def __init__(self) -> None:
         self._calls: dict[object, ModelCall] = {}
         """The latest calls, by their keys, in the order in which they began."""
+        self._before = ModelCall(-1, lambda: NOTHING_GIVEN)
+        """The latest call before the run began: it was given nothing of the run, but may have asked for retrievals."""
         self.asked_so_far = 0
         self.steps: dict[str, EndedStep] = {}
         """The latest retrievals that have ended, in the order of their ends."""
@@ -143,10 +151,17 @@ class ModelCalls:
         self._flow: tuple[tuple[object, ...], Flow] | None = None
 
     def retrieved(
-        self, step_id: str, event: StepEnded, bodies: Bodies | None = None, *, followed: bool = True
+        self,
+        step_id: str,
+        event: StepEnded,
+        bodies: Bodies | None = None,
+        *,
+        followed: bool = True,
+        ok: bool = True,
     ) -> None:
-        """Notes a retrieval that has ended; one that is not `followed` is remembered for guards alone."""
-        self.steps[step_id] = EndedStep(event, self.asked_so_far, bodies, followed)
+        """Notes a retrieval that has ended, and whether it is `ok`; one that is not `followed` is remembered for guards
+        only."""
+        self.steps[step_id] = EndedStep(event, self.asked_so_far, bodies, followed and ok, followed)
         if len(self.steps) > STEPS_KEPT:
             del self.steps[next(iter(self.steps))]
 
@@ -170,14 +185,17 @@ class ModelCalls:
         return unread[::-1]
 
     def replied(self, key: object, reply: Texts) -> None:
-        """Notes the reply of a model call."""
+        """Notes the reply of a model call; one of a call that is not known came before the run began."""
         if (call := self._calls.get(key)) is not None:
             call.reply = reply
+        elif not self.asked_so_far:
+            self._before.reply = reply
 
     def ended(self, answer: str) -> list[str]:
-        """Notes the end of the run; returns the ids of the retrievals of which the end tells what was read."""
+        """Notes the end of the run; returns the ids of the retrievals of which the end tells what was read, or where
+        they stand."""
         self.answer, self.has_ended = answer, True
-        return [step_id for step_id, step in self.steps.items() if step.is_followed]
+        return [step_id for step_id, step in self.steps.items() if step.by_framework]
 
     def latest(self) -> list[tuple[StepEnded, Decision | None]]:
         """Returns the latest retrievals, the latest first, each with what the guards behind it have decided."""
@@ -234,6 +252,34 @@ class ModelCalls:
         passages = [search.passage(number, text) for number, text in read.items()]
         wordless = [one for number, one in enumerate(search.passages) if number not in search.with_words]
         return _delivered([*passages, *wordless], len(judged))
+
+    def read_at_end(self, step_id: str) -> Delivered:
+        """Returns what `read` does once the run has ended, and by how many places the step moves: steps come in the
+        order of their turns, and in a turn those of one message's tool calls in the message's order."""
+        ended = self.steps[step_id]
+        if ended.moved is None:
+            self._order(ended.event.run_id)
+        read = self.read(step_id) if ended.is_followed else _delivered(None)
+        return read._replace(moved=ended.moved or 0)
+
+    def _order(self, run_id: str) -> None:
+        """Decides by how many places each step of one invocation moves."""
+        places = {
+            request.id: (call.number, place)
+            for call in (self._before, *self._calls.values())
+            for place, request in enumerate(call.output.calls)
+        }
+        waiting = [one for one in self.steps.values() if one.event.run_id == run_id and one.by_framework]
+        waiting.sort(key=lambda ended: ended.event.step.index)
+        messages: dict[tuple[int, int], int] = {}
+        order: list[tuple[int, int, int, int]] = []
+        for at, step in enumerate(ended.event.step for ended in waiting):
+            message, place = places.get(step.metadata.get(TOOL_CALL, ""), (None, 0))
+            first = at if message is None else messages.setdefault((step.turn, message), at)
+            order.append((step.turn, first, place, at))
+        indices = [ended.event.step.index for ended in waiting]
+        for index, (*_, at) in zip(indices, sorted(order), strict=True):
+            waiting[at].moved = index - indices[at]
 
     def _flow_of(self, calls: Sequence[ModelCall]) -> Flow:
         replies = sum(call.reply is not None for call in calls)

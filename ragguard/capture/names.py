@@ -38,7 +38,7 @@ RESULTS = ("artifact", "structuredContent", "structured_content", "raw_output", 
 """Names of what holds a tool's result as data, beside the text that the model reads."""
 PASSAGE_TEXTS = ("text", "page_content", "content")
 """Names of what holds the text of one passage that plain code reports."""
-TEXTS = ("text", "content", "page_content", "snippet", "body", "passage", "summary", "description")
+TEXTS = ("text", "content", "page_content", "snippet", "body", "passage", "summary", "description", "result")
 """Names of what holds the text of one item of a list that was found."""
 IDS = ("id", "doc_id", "document_id", "id_", "node_id", "url", "href", "link", "uri", "source")
 """Names of what identifies such an item."""

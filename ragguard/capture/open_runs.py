@@ -233,8 +233,9 @@ class OpenRuns:
             event = StepEnded(retrieval.as_step, run.id)
             if run.collected is not None:
                 run.collected.append(event)
-            followed = retrieval.followed and status == "ok"
-            run.model_calls.retrieved(retrieval.id, event, retrieval.bodies, followed=followed)
+            run.model_calls.retrieved(
+                retrieval.id, event, retrieval.bodies, followed=retrieval.followed, ok=status == "ok"
+            )
             run.emitting += 1
         self.emit(run, event)
 
@@ -268,7 +269,7 @@ class OpenRuns:
         end.sub_questions = run.sub_questions if end.sub_questions is None else end.sub_questions
         end.metadata = {**run.notes, **end.metadata} if run.notes else end.metadata
         for step_id in run.model_calls.ended(end.answer or ""):
-            self.amend(StepAmended(run.id, step_id, partial(run.model_calls.read, step_id)), run)
+            self.amend(StepAmended(run.id, step_id, partial(run.model_calls.read_at_end, step_id)), run)
         if end.waits_for:
             self.waits(end.waits_for, end.question, run.model_calls)
         by_hand = run.collected is not None

@@ -10,15 +10,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from ragguard.capture.answer_flow import Texts
 from ragguard.capture.decisions import Verdict, about, concerned, merged
 from ragguard.capture.declarations import TOOL, warn_of_unknown
 from ragguard.capture.events import UNNAMED, RunEnded, RunNames
 from ragguard.capture.handle import innermost
+from ragguard.capture.model_calls import TOOL_CALL
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
-from ragguard.capture.shapes import spoken
+from ragguard.capture.shapes import content_in, spoken
 from ragguard.capture.snapshot import documents_in, text_in
 from ragguard.capture.splitters import Splitter, found, json_passages, search_results
 from ragguard.errors import InvalidInput
@@ -70,6 +73,8 @@ class PipelineRun:
     over = False
     waits = False
     """True while the run waits for a person's answer."""
+    first_reply: Texts | None = None
+    """The latest reply of a model before the first retrieval, for which it may have asked."""
 
     def __init__(self, recorder: Recorder, id: str, *, owned: bool = True) -> None:
         self.recorder, self.id, self.owned = recorder, id, owned
@@ -110,6 +115,20 @@ class PipelineRun:
             self.id, self.question or query, name=self.name, references=self.references, metadata=self.metadata,
             started_ns=self.started_ns, trace=trace or self.trace, names=self.names,
         )  # fmt: skip
+        if self.first_reply is not None:
+            self.recorder.model_replied(self.id, None, self.first_reply)
+
+    def asked(self, key: object, given: object) -> None:
+        """Notes that a model is asked, with its input in the framework's form. Of what was retrieved, those passages
+        count as read that stand in the input."""
+        self.recorder.model_asked(self.id, key, partial(content_in, given))
+
+    def replied(self, key: object, reply: object) -> None:
+        """Notes the reply of a model, in the framework's form."""
+        if self.begun:
+            self.recorder.model_replied(self.id, key, partial(content_in, reply))
+        else:
+            self.first_reply = partial(content_in, reply)
 
     def end(
         self, answer: str | None, status: Status = "ok", error: BaseException | None = None, *, question: str = "",
@@ -255,6 +274,8 @@ class ToolResult:
         if not self.blocks and (self.structure is None or items == []):
             return []
         try:
+            if search_results(self.text, declared=True) == []:
+                return []  # JSON of nothing found, whatever the splitter makes of it
             passages = [passage for block in self.blocks or [self.text] for passage in splitter(block)]
             if passages or splitter is found or not self.text.strip():
                 return passages
@@ -278,10 +299,6 @@ def _copied(value: Any, depth: int = 3) -> Any:
     if depth and isinstance(value, (list, tuple)):
         return [_copied(inner, depth - 1) for inner in value]
     return value
-
-
-TOOL_CALL = "tool_call_id"
-"""Metadata key of a step that was made in a tool call: the call's id."""
 
 
 def guard_decided(

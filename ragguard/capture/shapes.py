@@ -25,6 +25,7 @@ DEEPEST = 8
 _ROLES = frozenset((*USER, *ASSISTANT, "system", "developer", "tool", "function"))
 _RAW = "raw"
 _THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL)
+_END_OF_THOUGHTS = re.compile(r"</think(?:ing)?>")
 _STRUCTURED = "structured_response"
 """The name under which agents give an answer whose form the application has chosen."""
 _SEVERAL = {"replies": -1, "generations": -1, "answers": 0}
@@ -286,10 +287,11 @@ def _answer_of_list(
 
 
 def spoken(text: str | None) -> str | None:
-    """Returns an answer without the thoughts that a model has written down before it."""
-    if text is None or "<think" not in text:
+    """Returns an answer without the thoughts that a model has written down before it. Where the prompt has begun them,
+    only their end stands in the reply."""
+    if text is None or ("<think" not in text and "</think" not in text):
         return text
-    return _THOUGHTS.sub("", text).strip() or None
+    return _END_OF_THOUGHTS.split(_THOUGHTS.sub("", text))[-1].strip() or None
 
 
 def content_in(value: Any, read: Read = as_it_is) -> ModelContent:

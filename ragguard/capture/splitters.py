@@ -26,6 +26,7 @@ from ragguard.capture.shapes import DEEPEST, text_in, unwrapped
 from ragguard.capture.snapshot import passage
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
+from ragguard.runtime.faults import NOTICES
 
 Splitter: TypeAlias = Callable[[str], Iterable[str | Passage]]
 
@@ -111,9 +112,17 @@ def search_results(value: object, *, declared: bool = False) -> list[Passage] | 
 
 
 def found(text: str) -> list[Passage]:
-    """Returns the passages of a search result; the whole text as one passage where it is none."""
+    """Returns the passages of a search result. A text that is none is one passage; of JSON that is said."""
     passages = search_results(text, declared=True)
-    return passages if passages is not None else [passage(text)] if text.strip() else []
+    if passages is not None or not text.strip():
+        return passages or []
+    if not isinstance(json_of(text), str):
+        NOTICES.once(
+            "JSON without passages",
+            "a tool that tools= names gave JSON in which no passages are found, so that the whole text is one passage. "
+            "Name the tool with a function that takes its texts out: tools={NAME: function}. (Logged once)",
+        )
+    return [passage(text)]
 
 
 def json_of(text: Any) -> Any:

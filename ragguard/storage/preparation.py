@@ -109,7 +109,7 @@ class Redactor:
                     return event
                 query = self._queries.get(event.step_id, "")
                 changed = self._changed(RetrievalStep, event, [query])
-                return StepAmended(**changed, step_id=self.id(event.step_id))
+                return StepAmended(**changed, step_id=self.id(event.step_id), moved=event.moved)
 
     def run(self, run: Run) -> Run:
         """Returns the run as it may be written."""

@@ -150,4 +150,10 @@ def test_of_a_declared_call_texts_and_nothing_count_as_well():
     assert search_results([], declared=True) == search_results({"results": []}, declared=True) == []
     assert search_results(NO_RESULTS["reprs of objects"], declared=True) is None
     assert [one.text for one in found("It rains.")] == ["It rains."]
-    assert found(" ") == []
+    assert found(" ") == found("[]") == found('{"results": []}') == []
+    assert [one.text for one in found('{"result": "It rains."}')] == ["It rains."]  # of FastMCP, for a text
+
+
+def test_json_without_passages_is_one_and_that_is_said(caplog):
+    assert [one.text for one in found('{"rows": [{"sky": "grey"}]}')] == ['{"rows": [{"sky": "grey"}]}']
+    assert "JSON in which no passages are found" in caplog.text

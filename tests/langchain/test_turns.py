@@ -92,6 +92,34 @@ async def test_tool_calls_of_one_message_share_a_turn(captured, config, mode):
         assert [step.turn for step in run.steps] == [0] * 6
 
 
+@both
+async def test_steps_of_a_message_come_in_the_order_of_its_tool_calls(captured, config, mode):
+    quick_ended = threading.Event()
+
+    @tool(response_format="content_and_artifact")
+    def slow(query: str) -> tuple[str, list]:
+        """Searches, and ends last."""
+        quick_ended.wait(30)
+        return "found", documents("found", 1, query)
+
+    @tool
+    def quick(query: str) -> str:
+        """Asks a retriever twice."""
+        texts = [one.page_content for n in (1, 2) for one in ListRetriever(count=1).invoke(f"{query} {n}")]
+        quick_ended.set()
+        return " ".join(texts)
+
+    messages = (
+        [call("slow", query="first"), call("quick", query="then")],
+        [call("quick", query="last")],
+        ANSWER,
+    )
+    await run_graph(create_agent(says(*messages), [slow, quick]), asked(), config, mode)
+    assert [(step.index, step.turn, step.query) for step in captured.run.steps] == [
+        (0, 0, "first"), (1, 0, "then 1"), (2, 1, "then 2"), (3, 2, "last 1"), (4, 3, "last 2"),
+    ]  # fmt: skip
+
+
 def test_a_streamed_chain_of_hops_has_a_turn_a_hop(captured, config):
     hop = RunnableLambda(lambda query: ListRetriever(count=1).invoke(query)[0].page_content)
     list((hop | hop | hop).stream(QUESTION, config))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from types import SimpleNamespace
 from typing import Any, TypedDict
 
@@ -164,9 +165,10 @@ def retrieving(gives):
     return RunnableLambda(work)
 
 
-def test_thoughts_are_no_answer(captured, config):
-    retrieving("<think>Is it Ada?\nYes.</think>\n\nAda Berg").invoke(QUESTION, config)
-    assert captured.run.answer == "Ada Berg"
+@pytest.mark.parametrize("begin", ["<think>", "Fjord. <think>", ""])  # a prompt may begin the thoughts itself
+def test_thoughts_are_no_answer(captured, config, begin):
+    retrieving(f"{begin}Is it Ada?\nYes.</think>\n\nAda Berg").invoke(QUESTION, config)
+    assert captured.run.answer == ("Fjord. \n\nAda Berg" if "Fjord" in begin else "Ada Berg")
 
 
 def test_output_without_an_answer_is_said_with_its_names(captured, config, caplog):
@@ -223,11 +225,16 @@ def test_what_a_person_picked_before_the_model_was_asked_is_what_was_read(stored
     assert [[one.text for one in step.passages] for step in run.steps] == [["shelf 1 about firms"]]
 
 
-def test_breakpoint_of_the_graph_interrupts_the_run_which_goes_on(stored, rg_stored):
+@pytest.mark.parametrize("made", ["before LangGraph", "after"])
+def test_breakpoint_of_the_graph_interrupts_the_run_which_goes_on(stored, rg_stored, monkeypatch, made):
+    with monkeypatch.context() as patch:
+        if made == "before LangGraph":
+            patch.delitem(sys.modules, "langgraph.callbacks")
+        handler = RagGuardCallback(rg_stored)
     graph = review(says("Ada Berg founded it."), False).compile(
         checkpointer=InMemorySaver(), interrupt_before=["write"]
     )
-    config = {"callbacks": [RagGuardCallback(rg_stored)], "configurable": {"thread_id": "t"}}
+    config = {"callbacks": [handler], "configurable": {"thread_id": "t"}}
     graph.invoke({"question": QUESTION}, config)
     assert stored.run.status == "interrupted"
     graph.invoke(None, config)
@@ -252,18 +259,19 @@ def test_approving_the_first_search_keeps_the_question(stored, rg_stored):
     assert (stored.run.question, stored.run.answer, len(stored.run.steps)) == (QUESTION, "Ada Berg", 1)
 
 
-def test_run_that_crashed_goes_on_from_its_checkpoint(stored, rg_stored):
-    fails = [True]
+@pytest.mark.parametrize("error", [OSError("the server is away"), KeyboardInterrupt()])
+def test_run_that_crashed_or_was_cancelled_goes_on_from_its_checkpoint(stored, rg_stored, error):
+    fails = [error]
 
     class Fragile(type(says())):
         def _generate(self, *args, **kwargs):
-            if fails.pop() if fails else False:
-                raise OSError("the server is away")
+            if fails:
+                raise fails.pop()
             return super()._generate(*args, **kwargs)
 
     graph = review(Fragile(turns=["Ada Berg founded it."]), False).compile(checkpointer=InMemorySaver())
     config = {"callbacks": [RagGuardCallback(rg_stored)], "configurable": {"thread_id": "t"}}
-    with pytest.raises(OSError, match="away"):
+    with pytest.raises(type(error)):
         graph.invoke({"question": QUESTION}, config)
     graph.invoke(None, config)
     assert len(stored.runs) == 1

@@ -50,6 +50,27 @@ async def test_a_react_agent(recorder, captured):
     assert [(one.query, one.tool) for one in run.steps] == [("firm based in Oslo", "search")]
 
 
+async def test_steps_of_a_message_come_in_the_order_of_its_tool_calls(recorder, captured):
+    gate = asyncio.Event()
+    slow = search("slow", ListRetriever("slow", gate=gate))
+    quick = search("quick", ListRetriever("quick", fault=lambda query: gate.set()))
+    late = search("late", ListRetriever("late"))
+    model = scripted([call("late", input="a"), call("slow", input="b"), call("quick", input="c")], "done")
+    late_call = late.acall
+
+    async def acall(*args, **kwargs):
+        await gate.wait()
+        return await late_call(*args, **kwargs)
+
+    object.__setattr__(late, "acall", acall)
+    await FunctionAgent(tools=[late, slow, quick], llm=model).run(user_msg=QUESTION)
+    assert [(one.index, one.query, one.turn) for one in captured.run.steps] == [
+        (0, "a", 0),
+        (1, "b", 0),
+        (2, "c", 0),
+    ]
+
+
 async def test_agents_that_hand_over_are_one_run(recorder, captured):
     first = FunctionAgent(
         name="first",
