@@ -22,7 +22,7 @@ from ragguard.errors import ProbeFailed, shown_apart
 from ragguard.runtime.arguments import user_folder
 
 _SHIPPED = files("ragguard.scorers.exam") / "records"
-VERSION = 2
+VERSION = 3
 """The version of the examination's cases; a model is examined again when it changes."""
 NEEDED: Mapping[str, float] = {
     "abstention": 0.75,
