@@ -19,6 +19,9 @@ _AROUND = 4
 """The fewest equal words around the place of the reference."""
 _CONTENT = 2
 """The fewest of these that are not common words."""
+_ON_ONE_SIDE, _CONTENT_ON_ONE_SIDE = 5, 3
+"""The same if only the words before the place, or only those behind it, are equal. As many words as the reference has
+then stand in its place."""
 _LONGEST = 7
 """The most words in the place of the reference."""
 _LOOKED_AT = 12
@@ -59,7 +62,7 @@ def _replaced(
     """Returns a reference in one text and the words in its place in the other; None if there are none."""
     for reference in references:
         wanted = running_words(reference).split()
-        for start in range(1, len(holder) - len(wanted) + 1):
+        for start in range(len(holder) - len(wanted) + 1):
             if wanted and [*holder[start : start + len(wanted)]] == wanted:
                 for words in _in_place(holder, start, start + len(wanted), other):
                     if _is_answer(words, wanted, asked):
@@ -69,18 +72,39 @@ def _replaced(
 
 def _in_place(holder: Sequence[str], start: int, end: int, other: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yields the words of another text that stand between the words around a place of the holder."""
-    before, after = holder[max(0, start - _LOOKED_AT) : start], holder[end : end + _LOOKED_AT]
-    for at in range(1, len(other)):
-        if other[at - 1] != before[-1]:
-            continue
-        left = _shared(before[::-1], other[max(0, at - _LOOKED_AT) : at][::-1])
-        for stop in range(at + 1, min(len(other), at + _LONGEST) + 1):
-            right = _shared(after, other[stop : stop + _LOOKED_AT])
-            equal = [*before[len(before) - left :], *after[:right]]
-            ends = (not after or stop == len(other)) and left >= _AROUND
-            content = sum(word not in COMMON for word in equal)
-            if (right or ends) and len(equal) >= _AROUND and content >= _CONTENT:
+    before, after = holder[max(0, start - _LOOKED_AT) : start][::-1], holder[end : end + _LOOKED_AT]
+    size = end - start
+
+    def right_of(stop: int) -> int:
+        return _shared(after, other[stop : stop + _LOOKED_AT])
+
+    for at in range(len(other)):
+        left = _shared(before, other[max(0, at - _LOOKED_AT) : at][::-1])
+        if left >= _ON_ONE_SIDE and _says(before[:left], _CONTENT_ON_ONE_SIDE):
+            yield other[at : at + size]
+        elif right_of(at + size) >= _ON_ONE_SIDE:
+            right = right_of(at + size)
+            if _says(after[:right], _CONTENT_ON_ONE_SIDE):
+                yield other[at : at + size]
+        begins = at == start == 0
+        for stop in range(at + 1, min(len(other), at + _LONGEST) + 1) if left or begins else ():
+            right = right_of(stop)
+            ends = stop == len(other) or not after
+            # A text that is the same but for these words may be short.
+            alone = begins and right == len(after) == len(other) - stop
+            enough = left + right >= _AROUND or alone
+            if (
+                enough
+                and (left or begins)
+                and (right or ends)
+                and _says([*before[:left], *after[:right]], _CONTENT)
+            ):
                 yield other[at:stop]
+
+
+def _says(words: Sequence[str], least: int) -> bool:
+    """Returns whether so many of the words are not common ones."""
+    return sum(word not in COMMON for word in words) >= least
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> int:
@@ -93,4 +117,9 @@ def _shared(one: Sequence[str], other: Sequence[str]) -> int:
 def _is_answer(words: Sequence[str], reference: Sequence[str], asked: set[str]) -> bool:
     """Returns whether words may answer in place of a reference: they have figures if it has, and say something new."""
     figures = [any(char.isdigit() for word in some for char in word) for some in (words, reference)]
-    return figures[0] == figures[1] and not all(word in COMMON for word in words) and not set(words) <= asked
+    return (
+        bool(words)
+        and figures[0] == figures[1]
+        and not all(word in COMMON for word in words)
+        and not set(words) <= asked
+    )

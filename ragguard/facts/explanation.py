@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ragguard.facts.hop_sentence import HopWork, RunWork, first_of, hop_sentence
-from ragguard.facts.repeats import repeats
+from ragguard.facts.blame import LeadPlaces, Place, blamed, is_bridge, leads_of
+from ragguard.facts.hop_sentence import first_of, hop_sentence
 from ragguard.facts.run_facts import RunFacts, facts_of, findable, mentions, names_in
 from ragguard.facts.scores import CountedScores
 from ragguard.metrics.answers import is_abstention
@@ -23,27 +23,12 @@ Cause = Literal[
     "", "right", "unsupported", "nothing_read", "not_found", "dropped", "missing_hop", "misled", "contested",
     "not_used", "needless_abstention", "overturned",
 ]  # fmt: skip
-"""The cause of an answer. `right`, or right and `unsupported` by passages; otherwise the answer is wrong or an
-abstention:
-
-- `nothing_read`: no passage reached the model.
-- `not_found`: no passage that was retrieved states the reference.
-- `dropped`: only passages that the model did not get state the reference.
-- `missing_hop`: the reference was read, but another hop found nothing for its query.
-- `misled`: a passage that was judged relevant or harmful states the wrong answer, and none the reference.
-- `contested`: one passage states the wrong answer, another one the reference.
-- `not_used`: the reference was read, and the answer stands in no passage.
-- `needless_abstention`: the reference was read, and no answer given.
-- `overturned`: the model believed in the reference before it read anything, and no more after it.
-
-Empty: the answer was not judged, cannot be looked for in texts, or has the reference's words though it was judged
-wrong."""
+"""The cause of an answer; `CAUSES` in `ragguard.facts.causes` has the meaning of each. Empty: the answer was not
+judged, cannot be looked for in texts, or has the reference's words though it was judged wrong."""
 _FAILED = frozenset({"not_found", "missing_hop", "misled", "contested", "not_used", "needless_abstention"})
 """The causes of runs that read something and failed."""
 _LONGEST_SHOWN = 80
 """The most characters of a text that is quoted."""
-Place = tuple[int, int]
-"""A passage as its hop and its rank, both from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +38,13 @@ class Explanation:
     cause: Cause
     sentences: Sequence[str]
     sources: frozenset[Place] = frozenset()
-    """The passages that state the wrong answer of a wrong run."""
+    """The passages to blame for the wrong answer of a wrong run: those that state it, or led to them."""
     stating: frozenset[Place] = frozenset()
     """The passages that were read and state a reference."""
     answering: frozenset[Place] = frozenset()
     """The passages that were read and state the answer, right or wrong."""
-    leads: Sequence[tuple[int, str, Sequence[Place]]] = ()
-    """The words that the query of a hop took from passages: the hop's number, the words, the passages."""
+    leads: Sequence[LeadPlaces] = ()
+    """The words that the queries of hops took from passages."""
 
     @property
     def text(self) -> str:
@@ -96,21 +81,12 @@ def explain_facts(facts: RunFacts) -> Explanation:
         )
     return Explanation(
         cause,
-        [sentence for sentence in (about_answer, hop_sentence(_work_of(facts))) if sentence],
-        sources=frozenset(answer.places) - stating if facts.verdict == "wrong" else frozenset(),
+        [sentence for sentence in (about_answer, hop_sentence(facts.work)) if sentence],
+        sources=answer.sources - stating,
         stating=stating,
         answering=frozenset(answer.places),
-        leads=[*_leads_of(facts)],
+        leads=[*leads_of(facts)],
     )
-
-
-def _leads_of(facts: RunFacts) -> Iterable[tuple[int, str, Sequence[Place]]]:
-    numbers = {hop.seen.step.id: hop.number for hop in facts.hops}
-    for hop in facts.hops:
-        for lead in hop.seen.step.led_by or ():
-            places = [(numbers[one.step_id], one.position) for one in lead.sources if one.step_id in numbers]
-            if places:
-                yield hop.number, lead.words, places
 
 
 class _AnswerEvidence:
@@ -124,7 +100,7 @@ class _AnswerEvidence:
         self._reference_findable = self._known and bool(findable(facts.references))
         self.reference_at = self._stating(facts.references)
         """The passages that were read and state a reference."""
-        found = ((part, self._stating([part])) for part in self._parts())
+        found = ((part, self._claims(part)) for part in self._parts())
         self.phrase, self.places = next((one for one in found if one[1]), (facts.answer, []))
         """The answer, or what of it a passage has (a reference, or else a name), and the passages that were read and
         state it."""
@@ -132,6 +108,19 @@ class _AnswerEvidence:
         """The verdicts on the passages that state the answer."""
         self._believed = "helps" in self._verdicts
         """True where one of these was judged to answer its hop's query."""
+        wrong = facts.verdict == "wrong"
+        self.sources = blamed(facts, self.places) if wrong else frozenset()
+        """The passages to blame for a wrong answer."""
+
+    def _claims(self, part: str) -> list[Place]:
+        """Returns the passages that were read and state a part of the answer as one; of a wrong answer, not what the
+        question says itself, nor what only led to another hop."""
+        facts = self._facts
+        if facts.verdict == "wrong" and (
+            mentions(facts.question, findable([part])) or is_bridge(facts, part)
+        ):
+            return []
+        return self._stating([part])
 
     def _stating(self, texts: Sequence[str], *, read: bool = True) -> list[Place]:
         """Returns the passages, read or unread, that state one of the texts word for word."""
@@ -167,7 +156,7 @@ class _AnswerEvidence:
             why = "none of the passages reached the model" if retrieved else "no passage was retrieved"
             return "nothing_read", f"{outcome}: {why}."
         says = self.places and verdict == "wrong"
-        source = f"{_quoted(self.phrase)} is in {_places(self.places)}" if says else ""
+        source = f"{_quoted(self.phrase)} is in {_places(self.places)}{self._astray()}" if says else ""
         if not self._reference_findable:
             return "", f"{outcome}: {source}." if source else ""
         reference = f"reference {_quoted(facts.references[0])}"
@@ -237,6 +226,11 @@ class _AnswerEvidence:
         said = f"{outcome}: {source}, the {reference} in none that was read.{more}"
         return "misled" if misled else "not_found", said
 
+    def _astray(self) -> str:
+        """Returns the clause about passages that led to those which state the wrong answer; "" for none."""
+        earlier = sorted(self.sources - {*self.places})
+        return f", to which {_places(earlier)} led" if earlier else ""
+
     def _missing(self) -> str:
         """Returns the sentence about the hops that found nothing for their queries; "" for none."""
         without = [*map(str, self._without())]
@@ -259,34 +253,6 @@ class _AnswerEvidence:
             for hop in facts.hops
             if hop.answers_its_query is False and normalise(hop.query) not in answered
         ]
-
-
-def _work_of(facts: RunFacts) -> RunWork:
-    """Returns what the hops of a run did, for the sentence about them."""
-    steps = [hop.seen.step for hop in facts.hops]
-    numbers = {step.id: number for number, step in enumerate(steps, 1)}
-    hops = [
-        HopWork(
-            hop.number,
-            hop.seen.readable,
-            worth=hop.credit,
-            loss=hop.loss,
-            added=hop.gain,
-            led_by=[
-                sources
-                for lead in hop.seen.step.led_by or ()
-                if (sources := [numbers[id] for id in lead.steps if id in numbers])
-            ],
-        )
-        for hop in facts.hops
-    ]
-    return RunWork(
-        hops,
-        facts.total,
-        sampled=facts.sampled,
-        support=facts.support,
-        repeats=[*map(str, repeats(steps))],
-    )
 
 
 def _places(places: Sequence[Place]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from ragguard.facts.hop_sentence import JOINT_PAYS
 from ragguard.facts.verdicts import WORTH_NAMING, is_clear
 from ragguard.records import Score
 
@@ -15,9 +16,8 @@ DECIDING = ("joint_gain", "credit", "delta_seper", "delta_likelihood")
 """The scores of a step that may decide, the most trustworthy first. The last two say what a hop added when it came, so
 that the last of several needed hops gets it all."""
 
-_LEAST = {"joint_gain": 0.25}
-"""The values from which a hop paid, if other than `WORTH_NAMING`. On 24 questions of MuSiQue and HotpotQA 21 of 24
-useless hops have a `joint_gain` below it, and 6 of 52 needed ones (`docs/studies/credit.md`)."""
+_LEAST = {"joint_gain": JOINT_PAYS}
+"""The values from which a hop paid, if other than `WORTH_NAMING`."""
 
 
 class HopWorth(NamedTuple):

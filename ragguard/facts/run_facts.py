@@ -6,6 +6,7 @@ This file says nothing in words.
 
 from __future__ import annotations
 
+import math
 import re
 import string
 import sys
@@ -14,7 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ragguard.facts.hop_sentence import HopWork, JointGain, RunWork
 from ragguard.facts.leads import with_leads
+from ragguard.facts.repeats import repeats
 from ragguard.facts.scores import CountedScores
 from ragguard.facts.steps import StepView, numbered, view_step
 from ragguard.facts.verdicts import BeliefGain, Verdict, utility_verdict
@@ -90,6 +93,8 @@ def names_in(text: str) -> list[str]:
     return names
 
 
+GOLD = 4
+"""The least grade of a passage of the pool that is right about its part of the question."""
 SURE, HALF = 0.8, 0.5
 """The least belief that is called sure, and the belief under which it is turned."""
 ANSWERS = 3
@@ -98,7 +103,7 @@ ANSWERS = 3
 
 @dataclass(slots=True)
 class HopFacts:
-    """The passages of one hop by rank, and its gains of belief."""
+    """The passages of one hop by rank, and the verdicts on them."""
 
     number: int
     turn: int
@@ -107,12 +112,6 @@ class HopFacts:
     """The step with all that was retrieved."""
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     """The verdicts on the judged passages, by rank."""
-    gain: BeliefGain | None = None
-    """The change of belief by this hop after the earlier ones."""
-    credit: BeliefGain | None = None
-    """The worth of the hop among all hops of the run."""
-    loss: BeliefGain | None = None
-    """The loss of belief without the hop."""
     texts: Sequence[str] = field(init=False)
     """The passages in the order of their ranks, those that the model did not get included."""
     read: frozenset[int] = field(init=False)
@@ -144,20 +143,18 @@ class RunFacts:
     hops: Sequence[HopFacts]
     verdict: str = ""
     """The label of `answer_correct`; empty where the answer was not judged."""
-    support: bool = False
-    """True where beliefs are in the run's own answer, for want of references."""
-    total: BeliefGain | None = None
-    """The change of belief by all hops."""
-    sampled: BeliefGain | None = None
-    """The same by sampled answers; None if no answers were drawn."""
+    work: RunWork = field(default_factory=RunWork)
+    """The work of the hops: their changes of the belief, and which led to which."""
     closed_book: BeliefGain | None = None
     """The belief before any retrieval."""
+    gold: Sequence[str] = ()
+    """The texts of the run's pool that are graded as right, or not graded."""
 
     @property
     def overturned(self) -> bool:
         """True if the model was sure of the reference before it read anything, and what it read turned that."""
-        closed, total = self.closed_book, self.total
-        if closed is None or total is None or self.support or not total.significant:
+        closed, total = self.closed_book, self.work.total
+        if closed is None or total is None or self.work.support or not total.significant:
             return False
         sure = closed.value >= SURE and closed.value - 2 * (closed.stderr or 0.0) > HALF
         return sure and closed.value + total.value < HALF
@@ -166,42 +163,79 @@ class RunFacts:
 def facts_of(run: Run, scores: CountedScores) -> RunFacts:
     """Returns what is known of a run by those of its scores that count."""
     run = with_leads(run)
-    hops: dict[str, HopFacts] = {}
     turns = {step.id: turn for turn, step in numbered(run.steps)}
-    beliefs: list[Score] = []
-
-    def gain_of(*names: str, step_id: str = "") -> BeliefGain | None:
-        score = next((one for name in names if (one := scores.get(name, step_id))), None)
-        beliefs.extend([score] if score else [])
-        if score is None:
-            return None
-        # A likelihood is exact: an error that rounds to nothing is none.
-        error = score.stderr if score.stderr is not None and score.stderr >= 0.005 else None
-        error = None if error is None else round(error, KNOWN_DIGITS)
-        return BeliefGain(round(score.value, KNOWN_DIGITS), error)
-
-    for number, step in enumerate(run.steps, 1):
-        seen = view_step(step, sys.maxsize, turns[step.id])
-        hop = hops[step.id] = HopFacts(number, turns[step.id], step.query or run.question, seen)
-        hop.gain = gain_of("delta_seper", "delta_likelihood", step_id=step.id)
-        hop.credit = gain_of("credit", step_id=step.id)
-        hop.loss = gain_of("loss_without", step_id=step.id)
+    hops = [
+        HopFacts(
+            number, turns[step.id], step.query or run.question, view_step(step, sys.maxsize, turns[step.id])
+        )
+        for number, step in enumerate(run.steps, 1)
+    ]
+    by_id = {hop.seen.step.id: hop for hop in hops}
     for score in scores.all:
-        if score.name == "utility" and score.position is not None and score.step_id in hops:
-            hops[score.step_id].verdicts[score.position] = utility_verdict(score.value, score.stderr)
+        if score.name == "utility" and score.position is not None and score.step_id in by_id:
+            by_id[score.step_id].verdicts[score.position] = utility_verdict(score.value, score.stderr)
     correct = scores.get("answer_correct")
-    # Credit is measured by likelihood if that is known.
-    by_credit = any(hop.credit for hop in hops.values())
-    totals = ("delta_likelihood_total", "delta_seper_total")
-    total = gain_of(*(totals if by_credit else totals[::-1]))
     return RunFacts(
         run.question,
         run.answer or "",
         run.references or (),
-        list(hops.values()),
+        hops,
         verdict="" if correct is None else correct.label,
-        support=any(belief.reference_source == "answer" for belief in beliefs),
-        total=total,
-        sampled=gain_of("delta_seper_total"),
-        closed_book=gain_of("seper_closed_book", "likelihood_closed_book"),
+        work=_work_of(run, hops, scores),
+        closed_book=_gain(scores.get("seper_closed_book") or scores.get("likelihood_closed_book")),
+        gold=[one.text for one in run.pool or () if one.grade is None or one.grade >= GOLD],
     )
+
+
+def _work_of(run: Run, hops: Sequence[HopFacts], scores: CountedScores) -> RunWork:
+    """Returns what the hops did to the belief, by the scores of beliefs and likelihoods."""
+    numbers = {hop.seen.step.id: hop.number for hop in hops}
+    work: list[HopWork] = []
+    credits: list[Score] = []
+    used: list[Score | None] = []
+    for hop in hops:
+        step = hop.seen.step
+
+        def score_of(*names: str, step_id: str = step.id) -> Score | None:
+            return next((score for name in names if (score := scores.get(name, step_id))), None)
+
+        credit, loss = score_of("credit"), score_of("loss_without")
+        added, joint = score_of("delta_seper", "delta_likelihood"), score_of("joint_gain")
+        reference = score_of("reference_gain")
+        credits += [credit] if credit else []
+        used += [credit, loss, added]
+        work.append(
+            HopWork(
+                hop.number, hop.seen.readable, worth=_gain(credit), loss=_gain(loss), added=_gain(added),
+                joint=JointGain(joint.value, reference.value) if joint and reference else None,
+                led_by=[
+                    sources
+                    for lead in step.led_by or ()
+                    if (sources := [numbers[id] for id in lead.steps if id in numbers])
+                ],
+            )
+        )  # fmt: skip
+    sampled, likely = scores.get("delta_seper_total"), scores.get("delta_likelihood_total")
+    used += [sampled, likely]
+    total = _gain((likely or sampled) if credits else (sampled or likely))
+    if likely is None and any(credit.metadata.get("how") == "likelihood" for credit in credits):
+        # Credits by likelihood beside sampled answers: they sum to the total of their own kind.
+        whole = len(credits) == sum(hop.seen.scored for hop in hops)
+        total = BeliefGain(_known(math.fsum(credit.value for credit in credits)), None) if whole else None
+    return RunWork(
+        work, total, sampled=_gain(sampled),
+        support=any(score.reference_source == "answer" for score in used if score),
+        repeats=[*map(str, repeats(run.steps))],
+    )  # fmt: skip
+
+
+def _gain(score: Score | None) -> BeliefGain | None:
+    """Returns the value of a score with its error. A likelihood is exact: an error that rounds to nothing is none."""
+    if score is None:
+        return None
+    error = score.stderr if score.stderr is not None and score.stderr >= 0.005 else None
+    return BeliefGain(_known(score.value), None if error is None else _known(error))
+
+
+def _known(value: float) -> float:
+    return round(value, KNOWN_DIGITS)

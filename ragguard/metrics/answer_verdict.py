@@ -27,6 +27,8 @@ _VAGUE = frozenset(
 """Words beside which two numbers may differ and mean the same."""
 _DECADE = re.compile(r"\d0s\b")
 _LIST = re.compile(r"&|\b(?:and|or)\b")
+_CHOICE = re.compile(r"\bor\b")
+_NAME_OR_FIGURE = re.compile(r"\b(?:[A-Z]\w+|\d[\d.,]*)")
 _SHORT_ANSWER = 4
 """The most words of an answer that may stand inside a longer reference."""
 _NAME = 4
@@ -66,6 +68,30 @@ def right_by_words(
     return next((verdict for verdict in (True, None, False) if verdict in verdicts), None)
 
 
+def contradicts_itself(
+    answer: str, references: str | Sequence[str], question: str = "", language: Language = ENGLISH
+) -> str:
+    """Returns why an answer that has the words of a reference is not right all the same; "" for any other answer: it
+    denies the reference ("not in Oslo"), or leaves the choice between it and another one ("Oslo, or maybe Bergen").
+
+    The arguments are those of `right_by_words`, which does not decide such answers.
+    """
+    if right_by_words(answer, references, question, language) is not None:
+        return ""
+    said = _AnswerTokens.of(answer, question)
+    targets = [references] if isinstance(references, str) else [*references]
+    for words in map(answer_words, targets):
+        place = _found(said, words)
+        if place is None or all(word in said.question for word in content(words)):
+            continue
+        if _NEGATIONS & {*place.words[max(0, place.start - 2) : place.start]}:
+            return "it denies a reference"  # behind it, a negation may be about another answer
+        others = {word for name in _NAME_OR_FIGURE.findall(answer) for word in answer_words(name)}
+        if _CHOICE.search(answer) and others & _beside(place, said, targets):
+            return "it leaves the choice between a reference and another answer"
+    return ""
+
+
 class _AnswerTokens(NamedTuple):
     """The words of an answer, and what the question says already."""
 
@@ -101,11 +127,11 @@ def _verdict(
     """Returns whether an answer is right by one reference."""
     wanted = content(words)
     in_question = all(word in said.question for word in wanted)
-    at = place_of(said.words, words)
-    if at >= 0 or place_of(said.content, wanted) >= 0:
+    if place := _found(said, words):
         if in_question and wanted != said.content:
             return None
-        return None if _is_doubtful(said, max(at, 0), len(words), alternatives) else True
+        doubtful = _is_negated(place) or (said.is_list and _beside(place, said, alternatives))
+        return None if doubtful else True
     squashed = "" if any(map(is_number, words)) or in_question else "".join(words)
     if len(squashed) >= _SQUASHED and squashed in "".join(said.words):
         return True
@@ -129,16 +155,36 @@ def _verdict(
     return False if not share and is_name and len(wanted) <= _NAME else None
 
 
-def _is_doubtful(said: _AnswerTokens, at: int, size: int, alternatives: Sequence[str]) -> bool:
-    """Returns whether a negation, or in a short answer another candidate, stands beside the words of a reference."""
-    before, after = said.words[max(0, at - 2) : at], said.words[at + size : at + size + 2]
-    if _NEGATIONS & {*before, *after}:
-        return True
-    if not said.is_list or len(said.words) > ONE_CLAUSE:
-        return False
-    rest = said.words[:at] + said.words[at + size :]
+class _PlaceInAnswer(NamedTuple):
+    """The place of a reference in the words of an answer, or in those of them that are not small."""
+
+    words: Words
+    start: int
+    end: int
+
+
+def _found(said: _AnswerTokens, reference: Words) -> _PlaceInAnswer | None:
+    """Returns the place of a reference in an answer, or without small words in either; None if it does not stand
+    there."""
+    for words, wanted in ((said.words, reference), (said.content, content(reference))):
+        if (at := place_of(words, wanted)) >= 0:
+            return _PlaceInAnswer(words, at, at + len(wanted))
+    return None
+
+
+def _is_negated(place: _PlaceInAnswer) -> bool:
+    """Returns whether a negation stands beside a reference."""
+    words, start, end = place
+    return bool(_NEGATIONS & {*words[max(0, start - 2) : start], *words[end : end + 2]})
+
+
+def _beside(place: _PlaceInAnswer, said: _AnswerTokens, alternatives: Sequence[str]) -> set[str]:
+    """Returns the words of a short answer that stand beside a reference, and are not another one's."""
+    if len(said.words) > ONE_CLAUSE:
+        return set()
+    rest = place.words[: place.start] + place.words[place.end :]
     accepted = {word for target in alternatives for word in answer_words(target)} | said.question
-    return any(word not in accepted and not is_small(word) for word in rest)
+    return {word for word in rest if word not in accepted and not is_small(word)}
 
 
 def _clash(said: _AnswerTokens, asked: Sequence[str], numbers: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from ragguard.errors import RagguardError
-from ragguard.metrics.answer_verdict import ONE_CLAUSE, right_by_words
+from ragguard.metrics.answer_verdict import ONE_CLAUSE, contradicts_itself, right_by_words
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result
 from ragguard.runtime.arguments import share
@@ -57,6 +57,8 @@ async def verdict_of(
     by_words = right_by_words(answer, references, meanings.question, meanings.language)
     if by_words is not None:
         return ("correct", HOLDS_WORDS) if by_words else ("wrong", "")
+    if why := contradicts_itself(answer, references, meanings.question, meanings.language):
+        return "wrong", why  # no model may overrule it
     if shorten is not None:
         words = meanings.words(await shorten())
     await meanings.learn((words, target) for target in targets)

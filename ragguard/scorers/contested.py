@@ -29,6 +29,7 @@ from ragguard.scorers.probes import likeliest, read_line
 from ragguard.scorers.question import Ask, EntailQuestion, answered
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import View, read_texts
+from ragguard.text.answer_words import answer_words, content
 from ragguard.text.language import meaning_key
 
 SHOWN = 120
@@ -183,7 +184,12 @@ async def find_conflicts(
     )
     said = [read_line(answered(answer)) for answer in drawn]
     language = setting.language
-    keys = ["" if is_abstention(text, language) else meaning_key(text, language) for text in said]
+    keys = [
+        ""
+        if is_abstention(text, language) or _repeats_question(text, asked[number])
+        else meaning_key(text, language)
+        for (number, _), text in zip(statements, said, strict=True)
+    ]
     couples = [
         (one, other, Pair(asked[one[0]], first, second))
         for (one, first, key), (other, second, its) in combinations(
@@ -210,6 +216,12 @@ async def find_conflicts(
         for (number, first), (_, second), pair in found
         if {(number, first), (number, second)} <= reads
     ]
+
+
+def _repeats_question(answer: str, question: str) -> bool:
+    """Returns whether an answer says only what the question says, such as its subject, which offers no choice."""
+    asked = set(answer_words(question))
+    return "or" not in asked and set(content(answer_words(answer))) <= asked
 
 
 async def _sure(texts: Set[str], view: View, ask: Ask) -> set[str]:

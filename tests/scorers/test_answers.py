@@ -59,6 +59,22 @@ async def test_a_sentence_that_holds_a_reference_is_right_whatever_else_it_says(
     assert entailer.calls == 0
 
 
+@pytest.mark.parametrize(
+    ("answer", "label"),
+    [
+        ("not Ada Berg", "wrong"),
+        ("It was not Ada Berg.", "wrong"),
+        ("Ada Berg, or maybe Bo Lund", "wrong"),
+        ("Bo Lund or Ada Berg", "wrong"),
+        ("Ada Berg or A. Berg", "correct"),
+    ],
+)
+async def test_no_model_overrules_a_negation_or_a_choice_between_two_answers(answer, label):
+    says_yes = TableEntailer([frozenset({answer.lower(), "ada berg", "a. berg"})])
+    run = two_hops(answer=answer, references=["Ada Berg", "A. Berg"])
+    assert (await verdict(run, entailer=says_yes))[0] == label
+
+
 async def test_an_answer_from_which_a_reference_follows_is_correct():
     assert await verdict(two_hops(answer="A. Berg")) == ("correct", 1.0)
     assert await verdict(two_hops(answer="Bo Lund")) == ("wrong", 0.0)

@@ -78,6 +78,13 @@ async def test_the_same_answer_in_other_words_is_not_compared():
     assert entailer.pairs == []
 
 
+async def test_the_subject_of_the_question_is_no_answer_that_contradicts_another():
+    says = {FALSE: "Norvik Mills", FOUNDER: "Ada Berg"}  # of the founder of Norvik Mills
+    subject = engine(lambda text, index: says[documents(text)[0]])
+    results = await contested(run(step(FOUNDER_QUERY, [FOUNDER, FALSE])), judge=subject)
+    assert {one.value for one in results if one.name == "contested"} == {0.0}
+
+
 async def test_a_passage_that_is_not_relevant_to_its_query_contests_nothing(monkeypatch):
     # "Who founded that firm?" is answered by a passage about any firm.
     monkeypatch.setitem(SAID, IRRELEVANT, "Cara Dahl")
