@@ -20,14 +20,14 @@ from ragguard.engines.connect import connect
 from ragguard.facts.hop_worth import worth_of_hops
 from ragguard.lab.validation.contexts import Progress, silent
 from ragguard.metrics.agreement import auc
-from ragguard.metrics.arrays import Floats, Integers
+from ragguard.metrics.arrays import Floats
 from ragguard.records import Passage, RetrievalStep, Run, Score
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.passage_belief import PassageBelief
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.scorer import Scorer
-from studies.intervals import over_questions
+from studies.intervals import auc_over_questions
 from studies.readers.multi_hop import MultiHop, read, read_hotpotqa
 
 SHOWN = "shown in the report"
@@ -158,7 +158,7 @@ def _rows(
         steps = [
             (value, step.metadata["role"] == "gold", place, at)
             for at, (run, numbers) in enumerate(zip(runs, measured, strict=True))
-            for value, step, place in zip(numbers[label], run.steps, _places(run), strict=True)
+            for value, step, place in zip(numbers[label], run.steps, place_of_hops(run), strict=True)
         ]
         kept = np.array([one for one in steps if not math.isnan(one[0])], dtype=float).reshape(-1, 4)
         if len(kept):
@@ -166,7 +166,7 @@ def _rows(
     return rows
 
 
-def _places(run: Run) -> list[int]:
+def place_of_hops(run: Run) -> list[int]:
     """Returns for each step: 1 for the first that was needed, 2 for one between, 3 for the last, 0 for any other."""
     gold = [at for at, step in enumerate(run.steps) if step.metadata["role"] == "gold"]
     places = dict.fromkeys(gold[1:-1], 2) | ({gold[-1]: 3, gold[0]: 1} if gold else {})
@@ -175,19 +175,11 @@ def _places(run: Run) -> list[int]:
 
 def _aucs(table: Floats, seed: int) -> list[Cell]:
     value, needed, place, owner = table.T
-
-    def of(chosen: Floats) -> float:
-        some = chosen.astype(bool) | (needed == 0)
-        return auc(value[some], needed[some])
-
-    def over(rows: Integers) -> float:
-        return auc(value[rows], needed[rows])
-
-    everything = over(np.arange(len(table)))
-    return [
-        _cell(of(place == 1)), _cell(of(place == 3)), _cell(everything),
-        *map(_cell, over_questions(over, owner.astype(int), seed)), _cell(_within(value, needed, owner)),
-    ]  # fmt: skip
+    firsts = []
+    for one in (1, 3):
+        some = (place == one) | (needed == 0)
+        firsts.append(_cell(auc(value[some], needed[some])))
+    return [*firsts, *auc_over_questions(value, needed, owner, seed), _cell(_within(value, needed, owner))]
 
 
 def _within(value: Floats, needed: Floats, owner: Floats) -> float:
