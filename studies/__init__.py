@@ -16,5 +16,4 @@ STUDIES = (
     "likelihood",
     "lists",
     "credit",
-    "real",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -57,29 +58,33 @@ def run(
         raise InvalidInput("--by", by, "your name: it is kept with each label")
     refuse_together(("--by", by or None), ("--page, which asks for the name", page))
     check_output("--out" if page is None else "--page", page or out)
+    now = datetime.now(UTC)
     drawn = in_order_of_worth(items_of(open_source(data).scored_runs(), kind), number, seed)
     if page is not None:
         write_label_page(drawn, page, _ASKED)
         then = f"ragguard report {shlex.quote(data)} --labels labels.jsonl"
         say(f"{len(drawn)} items in {page}: open it in a browser; then: {then}")
         return
-    known = read_label_file(out) if out.exists() and out.stat().st_size else []
-    done = {label.place for label in known if label.by == by}
+    known = read_label_file(out, skipped=True) if out.exists() and out.stat().st_size else []
+    done = {label.place for label in known if label.by == by and not label.skipped}
     todo = [item for item in drawn if item.place not in done]
     with out.open("a", encoding="utf-8") as file:
         for item, value in _answers(todo, len(drawn) - len(todo), len(drawn)):
-            file.write(line_of(item, value, by) + "\n")
+            file.write(line_of(item, value, by, now) + "\n")
             file.flush()
-    labels = read_label_file(out) if out.stat().st_size else []
-    mine = sum(label.by == by for label in labels)
+    labels = read_label_file(out, skipped=True) if out.stat().st_size else []
+    skips = [label.skipped for label in labels if label.by == by]
     here, there = shlex.quote(data), shlex.quote(str(out))
-    say(f"{mine} labels by {by} in {out}; next: ragguard report {here} --labels {there}")
+    also = f", {sum(skips)} skipped," if any(skips) else ""
+    say(
+        f"{len(skips) - sum(skips)} labels by {by}{also} in {out}; next: ragguard report {here} --labels {there}"
+    )
     for sentence in agreements(labels):
         say(sentence)
 
 
-def _answers(items: Sequence[LabelItem], done: int, whole: int) -> Iterator[tuple[LabelItem, float]]:
-    """Asks for one key for each item; yields each answer until the person ends."""
+def _answers(items: Sequence[LabelItem], done: int, whole: int) -> Iterator[tuple[LabelItem, float | None]]:
+    """Asks for one key for each item; yields each answer, None for one that is skipped, until the person ends."""
     for at, item in enumerate(items, done + 1):
         values = (
             {str(one): float(one) for one in GRADED} if item.place[0] == "grade" else {"y": 1.0, "n": 0.0}
@@ -90,8 +95,7 @@ def _answers(items: Sequence[LabelItem], done: int, whole: int) -> Iterator[tupl
             say(keys)
         if key in ("q", ""):
             return
-        if key != "s":
-            yield item, values[key]
+        yield item, values.get(key)
 
 
 def _key() -> str:

@@ -95,7 +95,7 @@ def run(
     else:
         found = None
         if labels is not None:
-            found = corrected(source.scored_runs(), read_label_file(labels, models=True), data)
+            found = corrected(source.scored_runs(), read_label_file(labels, models=True, skipped=True), data)
         of_cause = None
         if cause is not None:
             of_cause = {one.id for one in source.noted_runs() if one.note.cause == cause}

@@ -80,7 +80,7 @@ def run(
     with work_status() as tell:
         if labels is not None:
             judged = open_source(data).scored_runs()
-            found = judge_tables(judged, read_label_file(labels, models=True), data)
+            found = judge_tables(judged, read_label_file(labels, models=True, skipped=True), data)
         elif named is not None:
             found = asyncio.run(_entailers(data, dict.fromkeys(named)))
         else:

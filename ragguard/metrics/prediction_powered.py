@@ -24,6 +24,8 @@ _Z = 1.959963984540054
 """The quantile of the normal distribution for 95 %."""
 _UNSEEN = 1 / 75
 """Labels of each extreme that a stratum counts beside each label that was seen: labels that agree are no certainty."""
+_LEAST_COUNT = 0.3
+"""The fewest labels that a stratum counts as, so that two labels which differ leave nearly everything open."""
 _DRAWS = 4000
 """Draws from the distribution of mean human values: its quantiles are then known to about a fortieth of the reach."""
 
@@ -230,6 +232,8 @@ class _Strata(NamedTuple):
         # As many labels of equal shares from an endless stratum would tell as much.
         n = one.labels * one.items / (one.items - one.labels)
         count, unseen = n * one.share**2 / (one.square * factor), _UNSEEN * one.labels
+        # A distribution that counts as many labels less one has the variance that labels show without bias.
+        count = np.maximum(count * (one.labels - 1) / one.labels - 1, _LEAST_COUNT)
         random = np.random.default_rng(0)
         drawn = random.beta(one.mean * count + unseen, (1 - one.mean) * count + unseen, (_DRAWS, len(n)))
         low, high = np.quantile((drawn - one.mean) @ (one.items * one.share * span), (0.025, 0.975))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ragguard.storage.files.fields import json_lines
+from ragguard.storage.files.jsonl import json_lines
 from studies.readers.lists import objects
 
 ANSWERABLE = ("ANSWERABLE", "PARTIAL", "UNDERSPECIFIED", "UNANSWERABLE")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from ragguard.storage.files.fields import Fields, json_lines
+from ragguard.storage.files.jsonl import Fields, json_lines
 from studies.readers.lists import objects
 
 Kind = Literal["correct", "misinfo", "noise"]

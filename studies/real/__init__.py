@@ -1,4 +1,4 @@
-"""What the numbers are worth on public data sets: `python -m studies real --data FOLDER`.
+"""The worth of the numbers on public data sets: `python -m studies real --data FOLDER`.
 
 Of passages, contexts, hops, answers, questions and sentences, each beside what needs no model. The files are those of
 `sets.READERS`; texts of them stay in the folder. Without a folder: made-up sets from nano's world, for a trial.
@@ -18,6 +18,7 @@ from studies.readers.multi_hop import half
 from studies.real.answerable import answerable_table, sentence_table
 from studies.real.answers import answer_table
 from studies.real.hops import hop_table
+from studies.real.labels import label_table
 from studies.real.made import write_sets
 from studies.real.passages import (
     contested_table,
@@ -32,6 +33,8 @@ from studies.real.sets import Sets, read_sets
 FITTED_ON = 0.5
 """The share of RAMDocs' questions, the first of the file, by which `brings_answer` and contradictions were fitted: the
 model is asked about the others."""
+LABELS, DRAWS = (30, 100), 1000
+"""The numbers of labels whose intervals are tried, and how often."""
 
 
 async def study(
@@ -45,13 +48,15 @@ async def study(
 ) -> list[Table]:
     """Makes the tables: a model is asked about so many questions of each set, and what needs no model is over all."""
     if data is not None:
-        return await _tables(connect(engine), read_sets(Path(data)), questions, seed, progress)
+        return await _tables(connect(engine), read_sets(Path(data)), questions, DRAWS, seed, progress)
     with TemporaryDirectory() as folder:
         write_sets(Path(folder), max(8, 2 * questions), seed)
-        return await _tables(connect(engine), read_sets(Path(folder)), questions, seed, progress)
+        return await _tables(connect(engine), read_sets(Path(folder)), questions, questions, seed, progress)
 
 
-async def _tables(reader: Engine, sets: Sets, size: int, seed: int, progress: Progress) -> list[Table]:
+async def _tables(
+    reader: Engine, sets: Sets, size: int, draws: int, seed: int, progress: Progress
+) -> list[Table]:
     items = sets.items
     mixed = items["ramdocs"]
     asked = usable(mixed[int(FITTED_ON * len(mixed)) :])[:size]
@@ -70,4 +75,5 @@ async def _tables(reader: Engine, sets: Sets, size: int, seed: int, progress: Pr
         answer_table({name: some for name, some in answers.items() if some}, seed),
         await answerable_table(reader, answerable, size, seed, progress),
         await sentence_table(reader, items["clapnq_answerable"], size, seed, progress),
+        label_table(sets.grades, draws, LABELS, seed, progress),
     ]

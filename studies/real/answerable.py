@@ -1,4 +1,4 @@
-"""Whether the passages answer the question, and which of their sentences do, without references: CLAPnq and MTRAG."""
+"""Questions that their passages answer or not, and the sentences that do, without references: CLAPnq and MTRAG."""
 
 from __future__ import annotations
 

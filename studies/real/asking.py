@@ -17,7 +17,7 @@ from ragguard.text.search import Index, content_words
 
 
 class Judged(NamedTuple):
-    """What a model says of the passages of a query, without references."""
+    """A model's numbers about the passages of a query, without references."""
 
     relevant: float
     abstains: float

@@ -1,4 +1,4 @@
-"""Which hop was needed, by numbers that need no model, on MuSiQue and HotpotQA. What a model's numbers say of hops is
+"""Hops that were needed, by numbers that need no model, on MuSiQue and HotpotQA. What a model's numbers say of hops is
 the study `credit`."""
 
 from __future__ import annotations

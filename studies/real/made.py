@@ -4,6 +4,7 @@ can be tried, and tested, with nano."""
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from ragguard import world
 from ragguard.world import Case
 from studies.readers.evouna import SYSTEMS
+from studies.real.labels import PLACES, RUNS
+from studies.real.sets import MODEL, PEOPLE
 
 Entry = Mapping[str, Any]
 
@@ -30,6 +33,11 @@ def write_sets(folder: Path, entries: int, seed: int) -> None:
     }
     for name, lines in files.items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    chance = random.Random(seed)
+    people = [(f"{at % 8} 0 d{at}", chance.randint(0, 4)) for at in range(RUNS * PLACES)]
+    leans = [(pair.replace(" 0 ", " Q0 "), min(4, grade + chance.randint(0, 2))) for pair, grade in people]
+    for file, grades in ((PEOPLE, people), (MODEL, leans)):
+        (folder / file).write_text("".join(f"{pair} {grade}\n" for pair, grade in grades), "utf-8")
 
 
 def _mixed(case: Case) -> Entry:

@@ -1,5 +1,5 @@
-"""Which passage is true, which only looks so, and which is useless: questions of RAMDocs, and whether a context's
-numbers tell if the reader answers rightly from it."""
+"""True, false and useless passages told apart: questions of RAMDocs, and whether a context's numbers tell if the reader
+answers rightly from it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NUMBERS: Mapping[str, tuple[str, str]] = {
     "relevance by label": ("model", ""),
     "p(abstain), the less the better": ("model", ""),
 }
-"""What each number needs, and the score that has it."""
+"""The needs of each number, and the score that has it."""
 _RELEVANCE, _ABSTENTION = list(NUMBERS)[-2:]
 
 
@@ -83,12 +83,12 @@ def words_rows(questions: Sequence[MixedQuestion]) -> list[Row]:
 async def model_rows(
     engine: Engine, questions: Sequence[MixedQuestion], seed: int, progress: Progress
 ) -> list[Row]:
-    """Returns the passages of the questions with the numbers that a model gives; `contribution` of the first half of
+    """Returns the passages of the questions with the numbers that a model gives; `contribution` of the first quarter of
     the questions, since each one's prompt holds all the others."""
     rows = []
     for owner, question in enumerate(questions):
         progress("passages", owner, len(questions))
-        in_context = owner < (len(questions) + 1) // 2
+        in_context = owner < (len(questions) + 3) // 4
         scorers: list[Scorer] = [QueryFit(), Utility(), PassageBelief(in_context=in_context)]
         pipeline = ScoringPipeline(engine, scorers=scorers, owned=())
         documents = shuffled(question, seed)

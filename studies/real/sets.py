@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from ragguard.analysis.tables import Table
 from ragguard.errors import InvalidInput, RagguardError
 from studies.readers import answerable, evouna, multi_hop, ramdocs
+from studies.real.labels import Grades, read_grades
 
 T = TypeVar("T")
 READERS: dict[str, Callable[[Path], Iterator[Any]]] = {
@@ -25,18 +26,25 @@ READERS: dict[str, Callable[[Path], Iterator[Any]]] = {
 """The readers, by the names of the files without their ending `.jsonl`."""
 
 
-@dataclass(frozen=True, slots=True)
+PEOPLE, MODEL = "qrels.rag25.test.txt", "qrels.rag25.test-umbrela2.txt"
+"""The files of grades."""
+
+
+@dataclass(slots=True)
 class Sets:
-    """What the files of a folder hold, and why a file was not read, or not to its end."""
+    """The entries of the files of a folder, and why a file was not read, or not to its end."""
 
     items: dict[str, list[Any]] = field(default_factory=dict)
+    grades: Grades | None = None
+    """The grades of passages by people and by a model."""
     remarks: list[str] = field(default_factory=list)
 
     def table(self) -> Table:
         """Returns how many entries of each file were read."""
         return Table(
             "real-sets", "What was read", ("file", "entries"),
-            tuple((name, len(items)) for name, items in self.items.items()),
+            (*((name, len(items)) for name, items in self.items.items()),
+             ("qrels.rag25.test", 0 if self.grades is None else len(self.grades.people))),
             notes=tuple(self.remarks),
         )  # fmt: skip
 
@@ -55,7 +63,15 @@ def read_sets(folder: Path) -> Sets:
         found.items[name] = items
         if broken is not None:
             found.remarks.append(f"{path.name} was read up to entry {len(items)}: {broken}.")
-    if not any(found.items.values()):
+    people, model = folder / PEOPLE, folder / MODEL
+    if people.is_file() and model.is_file():
+        try:
+            found.grades = read_grades(people, model)
+        except RagguardError as error:
+            found.remarks.append(f"{PEOPLE} was not read: {error}.")
+    else:
+        found.remarks.append(f"{PEOPLE} and {MODEL} are not both there.")
+    if not any(found.items.values()) and found.grades is None:
         files = ", ".join(f"{name}.jsonl" for name in READERS)
         raise InvalidInput("--data", str(folder), f"a folder with one of {files}")
     return found

@@ -92,12 +92,16 @@ def test_keys_are_kept_and_a_second_person_and_a_second_call_go_on(tmp_path):
     assert first.exit_code == 0, first.output
     assert "2 labels by ann" in first.output
     again = ragguard(*common, "--by", "ann", input="s" + "y" * 11)
-    assert "13 labels by ann" in again.output
+    assert "13 labels by ann, 1 skipped, in" in again.output
     assert "3 of 14" in again.output
     bob = ragguard(*common, "--by", "bob", input="yn" + "y" * 12)
     assert "ann and bob both labelled 13 items: κ" in bob.output
     kept = [json.loads(line) for line in labels.read_text().splitlines()]
     assert [one["label"] for one in kept[:2]] == [1, 0]
+    assert [(one["label"], one["by"]) for one in kept if one.get("skipped")] == [(None, "ann")]
+    assert kept[0]["drawn"] == kept[1]["drawn"] < kept[2]["drawn"]
+    report = ragguard("report", tmp_path / "a.db", "--labels", labels).output
+    assert "skipped" not in report  # bob labelled what ann skipped
     assert len({one["by"] for one in kept}) == 2
     assert "--by" in ragguard("label", tmp_path / "a.db", "-o", labels).output
 

@@ -81,9 +81,10 @@ def test_known_case_by_hand():
     found = corrected_mean(judged, labelled, strata=[0] * 10 + [1] * 10, weight=1.0)
     # 1/2 + (10 · (−0.2) + 10 · 0.2) / 20
     assert found.value == pytest.approx(0.5)
-    # Five of ten labels tell as much as ten of an endless stratum; each stratum counts five half as much. A quantile of
-    # the sum of two beta distributions, by adding up the density of one over the distribution of the other.
-    one, other = (stats.beta(10 * mean + 5 / 75, 10 * (1 - mean) + 5 / 75) for mean in (0.8, 0.2))
+    # Five of ten labels tell as much as ten of an endless stratum. The variance of five is that of a distribution which
+    # counts 10 · 4/5 − 1. A quantile of the sum of two beta distributions, by adding up the density of one over the
+    # distribution of the other.
+    one, other = (stats.beta(7 * mean + 5 / 75, 7 * (1 - mean) + 5 / 75) for mean in (0.8, 0.2))
     at = np.linspace(0.0005, 0.9995, 1000)
 
     def over(total, p):

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import math
 import shlex
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -16,7 +17,15 @@ from ragguard.analysis.comparison import interval_text
 from ragguard.analysis.tables import Cell, Table
 from ragguard.errors import InvalidInput
 from ragguard.facts.run_facts import ANSWERS
-from ragguard.lab.labels.items import METRIC_OF, LabelItem, Place, latest, run_items
+from ragguard.lab.labels.items import (
+    METRIC_OF,
+    STRATA,
+    LabelItem,
+    Place,
+    latest,
+    least_and_largest,
+    run_items,
+)
 from ragguard.lab.labels.label_file import FEWEST, Label, agreements, by_place, check_text, read_label_file
 from ragguard.metrics.agreement import auc, cohen_kappa
 from ragguard.metrics.distraction import GAMMA, RELEVANCES, RELEVANT_FROM, Relevance, utility_parts
@@ -30,7 +39,8 @@ from ragguard.text.language import normalise
 _ANSWERED = ANSWERS / 5
 """The share of the best rating from which on a passage answers a sub-question, where no other η was given."""
 _FAR = 0.06
-"""The distance from the judge's UDCG to the corrected one up to which its slope is right to about 0.003."""
+"""The distance from the judge's UDCG up to which its slope is right to about 0.003. The whole interval has to lie
+within it: by the estimate alone, chance would decide in doubt."""
 
 
 class _Contribution(NamedTuple):
@@ -77,27 +87,35 @@ class _Rows:
         """The number that is added to UDCG whatever the passages are, by question."""
         self.unusual: set[str] = set()
         """The metrics that were given with settings other than the usual ones."""
+        self.epoch = 0
+        """The number of draws of labels before the run whose items are added."""
 
-    def add_run(self, scored: ScoredRun, known: Mapping[Place, Label], weight: float) -> set[Place]:
-        """Adds the items of a run, which has this weight in the mean of its question; returns their places."""
+    def add_run(
+        self, scored: ScoredRun, kind: str, known: Mapping[Place, float], weight: float, epoch: int
+    ) -> None:
+        """Adds the items of a kind in a run, which has this weight in the mean of its question. Items of another epoch
+        have strata of their own, as other labels were drawn from them."""
         question = normalise(scored.run.question)
-        places: set[Place] = set()
-        for kind, metric in METRIC_OF.items():
-            items = [(item, _value(item, known.get(item.place))) for item in run_items(scored, kind)]
-            places.update(item.place for item, _ in items)
-            share = weight / max(1, len(items))
-            for item, human in items:
-                judged = float(item.judged >= _ANSWERED) if kind == "coverage" else item.judged_label
-                self.of[metric].append(_Contribution(question, item.stratum, share, judged, labelled=human))
-            if kind == "relevance":
-                self._add_utility(scored, question, weight, items)
-            elif kind == "coverage":
-                covered = [item.judged >= _ANSWERED for item, _ in items]
-                # Given with another η, or about those sub-questions alone that a pool answers.
-                for score in latest(scored, "coverage_total"):
-                    if not covered or abs(fmean(covered) - score.value) > 1e-6:
-                        self.unusual.add("coverage_total")
-        return places
+        items = [(item, known.get(item.place, math.nan)) for item in run_items(scored, kind)]
+        share = weight / max(1, len(items))
+        self.epoch = epoch
+        for item, human in items:
+            judged = float(item.judged >= _ANSWERED) if kind == "coverage" else item.judged_label
+            self._add(METRIC_OF[kind], question, item, share, judged, human)
+        if kind == "relevance":
+            self._add_utility(scored, question, weight, items)
+        elif kind == "coverage":
+            covered = [item.judged >= _ANSWERED for item, _ in items]
+            # Given with another η, or about those sub-questions alone that a pool answers.
+            for score in latest(scored, "coverage_total"):
+                if not covered or abs(fmean(covered) - score.value) > 1e-6:
+                    self.unusual.add("coverage_total")
+
+    def _add(
+        self, name: str, question: str, item: LabelItem, share: float, judged: float, human: float
+    ) -> None:
+        stratum = item.stratum + self.epoch * STRATA
+        self.of[name].append(_Contribution(question, stratum, share, judged, labelled=human))
 
     def _add_utility(
         self, scored: ScoredRun, question: str, weight: float, items: Sequence[tuple[LabelItem, float]]
@@ -146,9 +164,7 @@ class _Rows:
     ) -> None:
         """Adds what the reading of an item contributes: its share is smaller, as the model may not answer from it."""
         reads = max(item.reads, 1e-12)
-        self.of[name].append(
-            _Contribution(question, item.stratum, share * reads, judged / reads, labelled=human / reads)
-        )
+        self._add(name, question, item, share * reads, judged / reads, human / reads)
 
     def correct(self, name: str, found: Corrections) -> None:
         """Adds the corrected mean of a metric, or the sentence why there is none; nothing where it has no labels."""
@@ -173,9 +189,10 @@ class _Rows:
         mean = corrected_mean(
             judged, labelled, shares=shares, runs=runs, strata=strata, constants=added, range=ends
         )
-        if name == "udcg" and abs(mean.value - mean.raw) > _FAR:
+        if name == "udcg" and max(mean.raw - mean.low, mean.high - mean.raw) > _FAR:
             found.remarks.append(
-                "udcg is not corrected: people and the judge are too far apart for its slope; correct utility instead"
+                "udcg is not corrected: people and the judge may be too far apart for its slope; correct utility "
+                "instead, or label more"
             )
             return
         found.means[name] = mean
@@ -196,31 +213,81 @@ def corrected(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str = "
 
     Raises InvalidInput where a label is about another text, or was drawn by the numbers of another judge.
     """
-    known, rows, found = by_place(labels), _Rows(), Corrections()
     taken = list(runs)
-    times = Counter(normalise(scored.run.question) for scored in taken)
-    places: set[Place] = set()
-    for scored in taken:
-        places |= rows.add_run(scored, known, 1 / times[normalise(scored.run.question)])
-    if not known.keys() & places:
+    ids = {scored.run.id for scored in taken}
+    mine = [label for label in labels if label.place[1] in ids]
+    known = {place: label.value for place, label in by_place(mine).items()}
+    skipped = _checked(taken, mine) - known.keys()
+    if not known:
         allowed = f"labels of the runs in {where}: `ragguard label {shlex.quote(where)}`"
-        raise InvalidInput("--labels", f"{len(known)} labels", allowed)
-    for name in dict.fromkeys([*rows.of, *sorted(rows.unusual)]):
-        rows.correct(name, found)
-    found.remarks += agreements([label for label in labels if label.place in places])
+        raise InvalidInput("--labels", f"{len(labels)} labels", allowed)
+    found = _corrected(taken, mine, known)
+    if skipped:
+        extremes = [
+            _corrected(taken, mine, known | {one: least_and_largest(one[0])[at] for one in skipped})
+            for at in (0, 1)
+        ]
+        for name, mean in found.means.items():
+            found.means[name] = _widened(mean, [one.means[name] for one in extremes if name in one.means])
+        found.remarks.append(
+            f"{len(skipped)} items were skipped: the intervals hold whatever their labels would be; fewer skips "
+            "make them narrower"
+        )
+    found.remarks += agreements(mine)
     return found
 
 
-def _value(item: LabelItem, label: Label | None) -> float:
-    if label is None:
-        return math.nan
-    check_text(label, item.digest)
-    if label.judge != item.judge:
-        allowed = (
-            f"{item.judge}: labels are drawn by the judge's numbers; label anew, or score with that judge"
-        )
-        raise InvalidInput(f"label of run {item.place[1]}", label.judge, allowed)
-    return label.value
+def _checked(runs: Iterable[ScoredRun], labels: Sequence[Label]) -> set[Place]:
+    """Returns the places of all labels that are about an item of the runs. Raises InvalidInput where a label is about
+    another text, or was drawn by the numbers of another judge."""
+    by_item: dict[Place, list[Label]] = defaultdict(list)
+    for label in labels:
+        by_item[label.place].append(label)
+    places: set[Place] = set()
+    for item in (item for scored in runs for kind in METRIC_OF for item in run_items(scored, kind)):
+        for label in by_item.get(item.place, ()):
+            check_text(label, item.digest)
+            if label.judge != item.judge:
+                allowed = f"{item.judge}: labels are drawn by the judge's numbers; label anew, or score with that judge"
+                raise InvalidInput(f"label of run {item.place[1]}", label.judge, allowed)
+            places.add(item.place)
+    return places
+
+
+def _corrected(
+    runs: Sequence[ScoredRun], labels: Sequence[Label], known: Mapping[Place, float]
+) -> Corrections:
+    """Returns the corrected means by labels of these runs; those of a kind over the runs from which they were drawn."""
+    rows, found = _Rows(), Corrections()
+    for kind in METRIC_OF:
+        draws = sorted({label.drawn_ns for label in labels if label.place[0] == kind})
+        # A label that does not say when it was drawn was drawn from every run.
+        drawn_from = [one for one in runs if not any(draws) or one.run.started_ns <= draws[-1]]
+        times = Counter(normalise(scored.run.question) for scored in drawn_from)
+        for scored in drawn_from:
+            weight, epoch = (
+                1 / times[normalise(scored.run.question)],
+                bisect_left(draws, scored.run.started_ns),
+            )
+            rows.add_run(scored, kind, known, weight, epoch)
+        if later := len(runs) - len(drawn_from):
+            found.remarks.append(
+                f"{METRIC_OF[kind]}: {later} of {len(runs)} runs began after the labels were drawn and are left out; "
+                "`ragguard label` again draws from them, too"
+            )
+    for name in dict.fromkeys([*rows.of, *sorted(rows.unusual)]):
+        rows.correct(name, found)
+    return found
+
+
+def _widened(mean: CorrectedMean, extremes: Sequence[CorrectedMean]) -> CorrectedMean:
+    """Returns a mean whose interval holds those of others."""
+    below = max(mean.value - one.value + one.below for one in (mean, *extremes))
+    above = max(one.value + one.above - mean.value for one in (mean, *extremes))
+    low, high = (
+        end(getattr(one, name) for one in (mean, *extremes)) for end, name in ((min, "low"), (max, "high"))
+    )
+    return replace(mean, low=low, high=high, below=below, above=above)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +334,7 @@ def corrected_by(
     labels: str | Path,
 ) -> Callable[[Iterable[tuple[str | Path, range | None]]], CorrectedChanges]:
     """Returns a function that corrects the means of two sides by the labels of a file."""
-    return lambda sides: corrected_changes(sides, read_label_file(labels, models=True))
+    return lambda sides: corrected_changes(sides, read_label_file(labels, models=True, skipped=True))
 
 
 def corrected_changes(
@@ -290,7 +357,8 @@ def judge_tables(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str)
     for label in by_place(labels).values():
         groups[label.place[0], "all together"].append(label)
     for label in labels:
-        groups[label.place[0], label.by].append(label)
+        if not label.skipped:
+            groups[label.place[0], label.by].append(label)
     rows: list[tuple[Cell, ...]] = []
     for (kind, by), some in groups.items():
         pairs = [(judged[one.place], one.value) for one in some if one.place in judged]

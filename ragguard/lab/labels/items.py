@@ -32,6 +32,8 @@ GRADED: tuple[int, ...] = (1, 2, 3, 4, 5)
 """The labels of a grade; those of every other kind are 1 (yes) and 0 (no)."""
 EDGES = (0.1, 0.5, 0.9)
 """The judge's probabilities of yes at which strata meet: sure no, rather no, rather yes, sure yes."""
+STRATA = 2 * (len(EDGES) + 1)
+"""The number of strata: by how sure the judge is, each for passages that are read and for others."""
 _LEAST_SPREAD = 0.25
 """The smallest standard deviation assumed for the labels of a stratum: a sure judge can still be wrong."""
 _READ = 0.5
@@ -59,7 +61,7 @@ class LabelItem:
     @property
     def judged_label(self) -> float:
         """The judge's number on the scale of the labels: a grade from 1 to 5, else the probability of yes."""
-        lowest, highest = (GRADED[0], GRADED[-1]) if self.place[0] == "grade" else (0, 1)
+        lowest, highest = least_and_largest(self.place[0])
         return lowest + self.judged * (highest - lowest)
 
     @property
@@ -72,6 +74,11 @@ class LabelItem:
         """The number of the item's stratum, by how sure the judge is and whether the model would answer from the text.
         Within a stratum labels are drawn at random."""
         return bisect_right(EDGES, self.judged) + (len(EDGES) + 1) * (self.reads >= _READ)
+
+
+def least_and_largest(kind: str) -> tuple[float, float]:
+    """Returns the least and the largest label of a kind of items."""
+    return (GRADED[0], GRADED[-1]) if kind == "grade" else (0.0, 1.0)
 
 
 def digest_of(kind: str, query: str, text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,33 +41,51 @@ class Label:
 
     place: Place
     value: float
-    """1 for yes, 0 for no; of a grade 1 to 5."""
+    """1 for yes, 0 for no; of a grade 1 to 5; nan for an item that the person skipped."""
     by: str
     digest: str
     judge: str
     is_model: bool = False
     """True where the line says that a model gave it."""
+    drawn_ns: int = 0
+    """The time at which the items were drawn from the store, in ns since 1970; 0 if the line does not say."""
+
+    @property
+    def skipped(self) -> bool:
+        """True if the person gave no label."""
+        return math.isnan(self.value)
 
 
-def line_of(item: LabelItem, value: float | None = None, by: str = "") -> str:
-    """Returns a line of the file; without a value one that waits to be filled in."""
+def line_of(item: LabelItem, value: float | None = None, by: str = "", drawn: datetime | None = None) -> str:
+    """Returns a line of the file; without a value one that waits to be filled in, or with a name one that was skipped.
+
+    Args:
+        item: The item.
+        value: The label.
+        by: The person who gave it, or who skipped it.
+        drawn: When the items were drawn from the store. None: now.
+    """
     kind, run, step, position = item.place
+    now = datetime.now(UTC)
     found = {
         "label": None if value is None else int(value), "by": by,
-        "at": "" if value is None else datetime.now(UTC).isoformat(timespec="seconds"),
+        "at": now.isoformat(timespec="seconds") if by else "",
         "kind": kind, "query": item.query, "text": item.text, "run": run, "step": step, "position": position,
-        "digest": item.digest, "judge": item.judge,
+        "digest": item.digest, "judge": item.judge, "drawn": (drawn or now).isoformat(),
     }  # fmt: skip
+    if value is None and by:
+        found["skipped"] = True
     return json.dumps(found, ensure_ascii=False)
 
 
-def read_label_file(path: str | Path, *, models: bool = False) -> list[Label]:
+def read_label_file(path: str | Path, *, models: bool = False, skipped: bool = False) -> list[Label]:
     """Returns the labels of a file; a later one of a person replaces an earlier one, and lines without one are left
     out.
 
     Args:
         path: The file.
         models: True where labels that a model gave, and that say so, are taken, too.
+        skipped: True to return what a person skipped, too, as a label whose value is nan.
     """
     found: dict[tuple[Place, str], Label] = {}
     try:
@@ -82,6 +101,8 @@ def read_label_file(path: str | Path, *, models: bool = False) -> list[Label]:
                 allowed = "labels of people; a model's correct nothing, as it errs like a judge"
                 raise InvalidInput(where, label.by, allowed)
             found[label.place, label.by] = label
+    if not skipped:
+        found = {key: label for key, label in found.items() if not label.skipped}
     if not found:
         raise InvalidInput("--labels", str(path), "at least one label; `ragguard label STORE` asks for them")
     return list(found.values())
@@ -94,26 +115,31 @@ def _label(where: str, line: str) -> Label | None:
         place = data["kind"], str(data["run"]), str(data["step"]), int(data["position"])
         said, by = data["label"], str(data["by"]).strip()
         digest, judge = str(data["digest"]), str(data["judge"])
+        drawn = datetime.fromisoformat(data["drawn"]) if data.get("drawn") else None
     except (ValueError, TypeError, LookupError) as error:
         raise InvalidInput(where, line[:60], "a line that `ragguard label` wrote") from error
-    if said is None:
+    skips = said is None and data.get("skipped") is True
+    if said is None and not skips:
         return None
     allowed = GRADED if place[0] == "grade" else (0, 1)
-    if said not in allowed or place[0] not in METRIC_OF:
+    if (not skips and said not in allowed) or place[0] not in METRIC_OF:
         raise InvalidInput(
             where, said, f"a `label` from {allowed[0]} to {allowed[-1]}, of a kind that there is"
         )
     is_model = data.get("model") is True
     if not by or (_MODEL.search(by) and not is_model):
         raise InvalidInput(where, by, 'a person in `by`; say "model": true where a model gave the label')
-    return Label(place, float(said), by, digest=digest, judge=judge, is_model=is_model)
+    value = math.nan if skips else float(said)
+    drawn_ns = 0 if drawn is None else round(drawn.timestamp() * 1e9)
+    return Label(place, value, by, digest=digest, judge=judge, is_model=is_model, drawn_ns=drawn_ns)
 
 
 def by_place(labels: Iterable[Label]) -> dict[Place, Label]:
-    """Returns one label for each item: where several people gave one, their mean."""
+    """Returns one label for each item that is not skipped by all: the mean of what several people gave."""
     found: dict[Place, list[Label]] = defaultdict(list)
     for label in labels:
-        found[label.place].append(label)
+        if not label.skipped:
+            found[label.place].append(label)
     return {place: replace(some[0], value=fmean(one.value for one in some)) for place, some in found.items()}
 
 
@@ -122,7 +148,8 @@ def agreements(labels: Sequence[Label]) -> list[str]:
     quadratic weights; pairs of fewer than ten are left out."""
     people: dict[tuple[bool, str], dict[Place, float]] = defaultdict(dict)
     for label in labels:
-        people[label.place[0] == "grade", label.by][label.place] = label.value
+        if not label.skipped:
+            people[label.place[0] == "grade", label.by][label.place] = label.value
     found = []
     for ((graded, one), first), ((also, other), second) in combinations(sorted(people.items()), 2):
         both = [place for place in first if place in second]

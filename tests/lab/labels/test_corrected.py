@@ -114,6 +114,53 @@ def test_udcg_of_a_judge_that_is_far_off_is_not_corrected_by_its_slope():
     assert "udcg" not in found.means
     assert any("too far apart for its slope" in remark for remark in found.remarks)
     assert found.means["utility"].value < -0.3
+    # In doubt, too: the estimate is within the slope's reach, its interval is not.
+    few = corrected(runs, labels_of(in_order_of_worth(items, 12, seed=4), right))
+    assert "udcg" not in few.means
+    assert "udcg" in corrected(runs, labels_of(items, right)).means
+
+
+def test_skipped_items_may_have_any_label_and_the_interval_says_so():
+    runs, right = judged_runs()
+    items = in_order_of_worth(items_of(runs, "relevance"), 40)
+    plain = labels_of(items, right)
+    hard = [label for label in plain if label.value == 1.0][:6]
+    given = [replace(label, value=float("nan")) if label in hard else label for label in plain]
+    skipped, known = corrected(runs, given), corrected(runs, plain)
+    mean, without = skipped.means["p_relevant"], corrected(runs, [one for one in plain if one not in hard])
+    assert mean.value == without.means["p_relevant"].value < known.means["p_relevant"].value
+    assert mean.labels == 34
+    assert mean.high >= known.means["p_relevant"].high
+    assert mean.low <= without.means["p_relevant"].low
+    assert any("6 items were skipped" in remark for remark in skipped.remarks)
+    again = corrected(
+        runs, [*given, *(replace(label, by="bob") for label in hard)]
+    )  # whom somebody else labelled
+    assert again.means["p_relevant"].value == known.means["p_relevant"].value
+    assert not any("skipped" in remark for remark in again.remarks)
+
+
+def test_runs_that_began_after_the_draw_are_left_out_and_a_second_draw_has_strata_of_its_own():
+    old, right = judged_runs(rate=0.6)
+    new, right_of_new = judged_runs(prefix="b", rate=0.1, seed=1)
+    new = [replace(one, run=replace(one.run, question=f"new {one.run.question}")) for one in new]
+    for at, one in enumerate([*old, *new]):
+        one.run.started_ns = at + 1
+    first = [
+        replace(label, drawn_ns=60)
+        for label in labels_of(in_order_of_worth(items_of(old, "relevance"), 30), right)
+    ]
+    grown = corrected([*old, *new], first)
+    assert grown.means["p_relevant"] == corrected(old, first).means["p_relevant"]
+    assert any("60 of 120 runs began after the labels were drawn" in remark for remark in grown.remarks)
+    second = [
+        replace(label, drawn_ns=200)
+        for label in labels_of(in_order_of_worth(items_of(new, "relevance"), 30), right_of_new)
+    ]
+    both = corrected([*old, *new], [*first, *second])
+    mean = both.means["p_relevant"]
+    assert mean.low < (right.mean() + right_of_new.mean()) / 2 < mean.high
+    assert not any("began after" in remark for remark in both.remarks)
 
 
 def test_two_people_are_averaged_and_their_agreement_is_told():

@@ -6,10 +6,11 @@ const place = "ragguard labels " + items.map((item) => item.digest).join("");
 const kept = JSON.parse(localStorage.getItem(place) || '{"by": "", "labels": {}}');
 let number = 0;
 
+const labelled = () => Object.values(kept.labels).filter((given) => given.label !== null).length;
 const graded = () => items[number]?.kind === "grade";
 
 function show() {
-  const item = items[number], done = Object.keys(kept.labels).length;
+  const item = items[number], done = labelled();
   at("grades").hidden = !graded();
   at("yes-no").hidden = graded();
   at("query").textContent = item ? item.query : "All are shown.";
@@ -19,7 +20,7 @@ function show() {
 }
 
 function next() {
-  while (number < items.length && number in kept.labels) number += 1;
+  while (number < items.length && kept.labels[number] && kept.labels[number].label !== null) number += 1;
   show();
 }
 
@@ -33,12 +34,13 @@ function save() {
 }
 
 function press(key) {
-  const keys = graded() ? "12345" : "yn";
+  const keys = (graded() ? "12345" : "yn") + "s";
   if ((keys + "w").includes(key) && !kept.by.trim()) { at("by").focus(); return; }
   if (keys.includes(key) && number < items.length) {
-    kept.labels[number] = { label: graded() ? Number(key) : key === "y" ? 1 : 0, at: new Date().toISOString().slice(0, 19) + "+00:00" };
+    const label = key === "s" ? null : graded() ? Number(key) : key === "y" ? 1 : 0;
+    kept.labels[number] = { label, skipped: key === "s", at: new Date().toISOString().slice(0, 19) + "+00:00" };
     number += 1;
-  } else if (key === "s" && number < items.length) number += 1;
+  }
   else if (key === "b" && number > 0) number -= 1;
   else if (key === "w") save();
   localStorage.setItem(place, JSON.stringify(kept));
