@@ -37,7 +37,7 @@ def read_engine_args(text: str | None) -> dict[str, Any] | None:
     """Returns the engine arguments of the command line, a JSON object."""
     try:
         arguments = None if text is None else json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         arguments = text
     if arguments is not None and not isinstance(arguments, dict):
         # The text itself may hold a key, and nothing says where.

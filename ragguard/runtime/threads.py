@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -35,6 +36,21 @@ IDLE_S = 10.0
 WORK, REST = 0.001, 0.00005
 """Seconds of work between two rests, and of a rest. Without one, Python makes another thread wait for five
 milliseconds, which an event loop notices."""
+
+
+def check_threads() -> None:
+    """Raises InvalidInput if gevent or eventlet has put its own in place of Python's threads: an event loop on one of
+    those would hold up all of the process, for ever."""
+    for name, module, check in (
+        ("gevent", "gevent.monkey", "is_module_patched"),
+        ("eventlet", "eventlet.patcher", "is_monkey_patched"),
+    ):
+        patched = getattr(sys.modules.get(module), check, None)
+        if patched is not None and (patched("threading") or patched("thread")):
+            raise InvalidInput(
+                "threading", f"patched by {name}", "Python's own threads: ragguard cannot work with patched ones. Run "
+                "the application with threads or asyncio, or patch with thread=False",
+            )  # fmt: skip
 
 
 class DaemonThreads(ThreadPoolExecutor):

@@ -180,6 +180,8 @@ def prepare(
     if not parts:
         raise StoreError(f"there are no runs in {', '.join(map(str, inputs))}")
     complete = {key: folder.counts(key) for key in folder.finished()}
+    for key in complete:
+        folder.store_of(key)  # raises for one that is damaged
     _check_unchanged(folder, complete, parts)
     prepared = PreparedJob(job=job, parts=parts, size=size)
     for key, part in parts.items():

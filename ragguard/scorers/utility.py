@@ -87,7 +87,7 @@ class Utility:
         try:
             settings = json.loads(Path(path).read_text(encoding="utf-8"))["utility"]
             return cls(**{"relevance": "binary", **settings})  # which files of before do not name
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise CalibrationError(f"{path} cannot be read as a fit of UDCG: {error}") from error
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:

@@ -23,7 +23,7 @@ from ragguard.runtime.arguments import LONGEST_WAIT, seconds_to_wait
 from ragguard.runtime.deadline import now_ns, seconds_left
 from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.per_process import PerProcess
-from ragguard.runtime.threads import BackgroundLoop, LoopSignal
+from ragguard.runtime.threads import BackgroundLoop, LoopSignal, check_threads
 from ragguard.service.awaited_store import AwaitedStore
 from ragguard.service.configuration import LONGEST, Configuration
 from ragguard.service.delivery import Delivery
@@ -167,6 +167,7 @@ class Service:
     """Runs the service of one RagGuard: takes events, has ended runs scored, and reports the state."""
 
     def __init__(self, settings: Configuration, recorder: Recorder, make_adviser: MakeAdviser) -> None:
+        check_threads()
         self.settings, self.recorder, self.faults = settings, recorder, Faults()
         self._adviser = PerProcess(lambda: make_adviser(self))
         self.pipeline = PerProcess(settings.scoring.build)
@@ -202,6 +203,8 @@ class Service:
         """The short examination of engines that nobody examined before."""
         self._complete_at_end: bool | None = None
         """True where everything was done when the service was closed; None before."""
+        self._flushed: int | None = None
+        """How many runs had been captured when a flush last waited in vain; None before."""
         self._ending = threading.RLock()
         self._left = Left(0, 0, None)
 
@@ -231,6 +234,7 @@ class Service:
                 SCORER.run(self.delivery.flush(), seconds_left(began + timeout) + _GRACE)
         except (TimeoutError, RagguardError):
             complete = False
+        self._flushed = None if complete else self.store.counts["runs_captured"]
         return self._report(complete, began)
 
     def _wait(self, deadline: float) -> bool:
@@ -291,7 +295,10 @@ class Service:
             if self._complete_at_end is not None:
                 return self._report(self._complete_at_end, began)
             self.recorder.here.sweep(0.0)  # what is open now, nothing will end
-            report = self.flush(timeout) if self.intake.started else self._report(True, began)
+            # An engine that answers nothing is waited for once, by a flush or here.
+            in_vain = self._flushed == self.store.counts["runs_captured"] and self.scoring.open_circuits()
+            seconds = 0.0 if in_vain else timeout
+            report = self.flush(seconds) if self.intake.started else self._report(True, began)
             if self._end(began + timeout) and self.intake.started:
                 report = self._report(not self._left.pending, began)
             self._complete_at_end = report.complete

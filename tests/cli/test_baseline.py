@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -146,3 +147,24 @@ def test_a_name_that_is_empty_or_missing_is_refused(tmp_path, ragguard, words):
     assert done.exit_code == 2, done.output
     assert len(done.output.splitlines()) == 1
     assert "main" in ragguard("baseline", store).output
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[" * 50_000,
+        '{"name": 7}',
+        "null",
+        '{"name": "a", "at": "", "first": "x", "last": 1, "runs": 1, "documents": ""}',
+    ],
+)
+def test_a_baseline_that_another_program_has_changed_is_named(tmp_path, ragguard, value):
+    store = stored(tmp_path / "a.db", seen(side(0)))
+    ragguard("baseline", store, "main")
+    with closing(sqlite3.connect(store)) as db:
+        db.execute("UPDATE meta SET value = ? WHERE key = 'baseline:main'", (value,))
+        db.commit()
+    done = ragguard("baseline", store)
+    assert done.exit_code == 2
+    assert "the baseline 'main'" in done.output
+    assert "cannot be read" in done.output

@@ -1,8 +1,10 @@
 """Daemon threads do what they are given, keep their bound, survive a fork and hold no process; so do loops on them."""
 
 import asyncio
+import sys
 import threading
 from concurrent.futures import CancelledError
+from types import SimpleNamespace
 
 import pytest
 from support.child import in_child
@@ -153,3 +155,18 @@ def test_capture_works_on_any_loop(durability, tmp_path):
     assert rg.flush(10)
     assert [len(run.steps) for run in rg.runs()] == [1]
     rg.close()
+
+
+@pytest.mark.parametrize(
+    ("module", "check"), [("gevent.monkey", "is_module_patched"), ("eventlet.patcher", "is_monkey_patched")]
+)
+def test_threads_that_another_library_has_replaced_are_refused_where_a_ragguard_is_made(
+    monkeypatch, module, check
+):
+    monkeypatch.setitem(sys.modules, module, SimpleNamespace(**{check: lambda name: False}))
+    RagGuard("nano", store=None).close()
+    monkeypatch.setitem(
+        sys.modules, module, SimpleNamespace(**{check: lambda name: name.startswith("thread")})
+    )
+    with pytest.raises(InvalidInput, match=f"patched by {module.partition('.')[0]}.*thread=False"):
+        RagGuard("nano", store=None)

@@ -174,10 +174,18 @@ def test_equal_files_are_scored_once(engine, job, runs, tmp_path):
 def test_damaged_part_is_an_error_that_says_to_remove_it(engine, job, runs, tmp_path):
     score([runs], job, size=4000)
     key, *_ = job.folder.finished()
-    (tmp_path / "out" / "parts" / f"{key}.json").write_bytes(b"")
-    asked = len(engine.calls)
-    with pytest.raises(StoreError, match=f"{key}.json is damaged .*remove it, and the same"):
-        score([runs], job)
+    asked, store = len(engine.calls), tmp_path / "out" / "parts" / f"{key}.db"
+    for content in (
+        store.read_bytes()[:-20_000],
+        b"",
+    ):  # a job whose parts are all complete ended well beside these
+        store.write_bytes(content)
+        with pytest.raises(StoreError, match=f"{key}.db is damaged; remove {key}.json there, and the same"):
+            score([runs], job)
+    for content in (b"", b"[" * 100_000):
+        (tmp_path / "out" / "parts" / f"{key}.json").write_bytes(content)
+        with pytest.raises(StoreError, match=f"{key}.json is damaged .*remove it, and the same"):
+            score([runs], job)
     assert len(engine.calls) == asked
     (tmp_path / "out" / "parts" / f"{key}.json").unlink()
     report = score([runs], job)

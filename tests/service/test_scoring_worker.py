@@ -6,6 +6,7 @@ import json
 import signal
 import sqlite3
 import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,8 @@ from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettin
 
 from ragguard import Passage, RagGuard, RetrievalStep, Run
 from ragguard.engines.connect import connect, open_engine
-from ragguard.engines.layers import Coalesce
+from ragguard.engines.http.server import ServerEngine
+from ragguard.engines.layers import Coalesce, Patience, Retry
 from ragguard.errors import EngineUnreachable
 from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.scorers.settings import ScoringSettings
@@ -432,3 +434,20 @@ async def test_runs_that_failed_for_now_are_tried_again_once_others_are_answered
     await aeventually(lambda: all(rg.scores(run.id) and not rg.failures(run.id) for run in runs), 60)
     await rg.aclose(2)
     await engine.aclose()
+
+
+async def test_an_engine_that_answers_nothing_is_waited_for_by_a_flush_or_by_the_close_and_not_by_both(
+    tmp_path,
+):
+    rg = RagGuard(
+        Retry(ServerEngine("http://127.0.0.1:9/v1"), Patience(base=0.01, cap=0.02)),
+        store=tmp_path / "s.db",
+        scorers=("utility",),
+        when="run",
+    )
+    capture(rg, "before?")
+    assert not await rg.aflush(2)
+    began = time.monotonic()
+    report = await rg.aclose(30)
+    assert (report.pending, bool(report)) == (1, False)
+    assert time.monotonic() - began < 10

@@ -12,6 +12,7 @@ from support.stored import captured, closed_after
 
 from ragguard.errors import StoreError, StoreUnavailable
 from ragguard.storage.sqlite import layout
+from ragguard.storage.sqlite.database import Database, is_whole_store
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
 
@@ -199,3 +200,25 @@ def test_writer_asks_every_millisecond_while_another_process_writes(tmp_path, mo
         captured(store, a_run())
     assert pauses == [0.001] * 50
     assert store.run_count() == 1
+
+
+def test_a_file_that_allows_no_writing_says_so(tmp_path):
+    database = Database(tmp_path / "s.db")
+    with (
+        pytest.raises(StoreUnavailable, match="allows no writing: change that, or name another file"),
+        database.transaction() as db,
+    ):
+        db.execute("PRAGMA query_only = ON")
+        db.execute("DELETE FROM runs")
+    database.close()
+
+
+@pytest.mark.parametrize("harm", ["shorter", "longer", "gone"])
+def test_a_file_is_a_whole_store_only_with_all_of_its_bytes(tmp_path, harm):
+    path = tmp_path / "part.db"
+    with closing(Store()) as store:
+        path.write_bytes(store.content())
+    assert is_whole_store(path)
+    content = {"shorter": path.read_bytes()[:-100], "longer": path.read_bytes() + b"x", "gone": b""}[harm]
+    path.write_bytes(content)
+    assert not is_whole_store(path)

@@ -2,16 +2,18 @@
 
 A call is refused once a limit is reached. The HTTP client counts each request before it is sent, and the tokens that
 the server's reply reports, so retries, questions about the server and failed requests are counted, too. Requests never
-go beyond their limit; tokens and money may, by what is in flight when theirs is reached.
+go beyond their limit. What a call may cost in tokens and money is reserved before it is asked: a call that might go
+beyond a limit, with those in flight, waits for these. So the last call alone may go beyond it.
 
 The HTTP client finds the call that it works for in a context variable, so that engines need not pass it on.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TypedDict
@@ -22,7 +24,13 @@ from ragguard.engines.requests import Reply, Request
 from ragguard.errors import BudgetExceeded, InvalidInput
 from ragguard.records import Usage
 from ragguard.runtime.arguments import LARGEST, number_between
+from ragguard.runtime.deadline import until
 from ragguard.runtime.per_process import PerProcess
+
+_LOOK_SECONDS = 0.02
+"""The seconds between two looks at whether a call fits into what is left."""
+_BYTES_A_TOKEN = 3
+"""The least bytes of a prompt that are a token, about; most texts have four or five."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +72,8 @@ class Spent:
 class Account:
     """Limits what engines may spend in all; may be shared between engines and threads.
 
-    A call is refused with `BudgetExceeded` once a limit is reached. What is in flight at that moment may go beyond a
-    limit of tokens or money.
+    A call is refused with `BudgetExceeded` once a limit is reached. The last call may go beyond a limit of tokens or
+    money.
 
     Args:
         requests: How many requests to a model, 0 or more. None: any number.
@@ -89,6 +97,8 @@ class Account:
             raise InvalidInput("price", price, "Price(prompt=…, output=…) per million tokens, to limit money")
         self._price = price or Price(0.0, 0.0)
         self._used = Usage()
+        self._reserved: PerProcess[list[Usage]] = PerProcess(list)
+        """The most that each call in flight may cost, about."""
         self._lock = PerProcess(threading.Lock)
 
     @classmethod
@@ -107,6 +117,41 @@ class Account:
         used = self._used
         money = self._price.of(used.prompt_tokens, used.output_tokens)
         return Spent(used.requests, used.prompt_tokens + used.output_tokens, money)
+
+    @property
+    def limits_tokens(self) -> bool:
+        """True if tokens or money are limited."""
+        return self._limits["tokens"] is not None or self._limits["money"] is not None
+
+    @asynccontextmanager
+    async def reserving(self, cost: Usage, deadline: float | None) -> AsyncIterator[None]:
+        """Reserves what a call may cost while the block runs; waits for calls in flight as long as all together might
+        go beyond a limit."""
+        reserved = self._reserved.get()
+        async with until(deadline, "a call that waited for what others spend of the budget"):
+            while not self._reserve(cost, reserved):
+                await asyncio.sleep(_LOOK_SECONDS)
+        try:
+            yield
+        finally:
+            with self._lock.get():
+                reserved.remove(cost)
+
+    def _reserve(self, cost: Usage, reserved: list[Usage]) -> bool:
+        """Reserves a cost if it fits, or if nothing else is reserved; returns whether it did."""
+        with self._lock.get():
+            total = sum(reserved, self._used + cost)
+            amounts = {
+                "tokens": total.prompt_tokens + total.output_tokens,
+                "money": self._price.of(total.prompt_tokens, total.output_tokens),
+            }
+            fits = all(
+                (limit := self._limits[name]) is None or amount <= limit for name, amount in amounts.items()
+            )
+            if fits or not reserved:
+                reserved.append(cost)
+                return True
+        return False
 
     @contextmanager
     def calling(self, requests: int = 1) -> Iterator[CountedCall]:
@@ -196,6 +241,17 @@ class Budget(Layer):
 
     async def send(self, request: Request) -> Reply:
         """Sends the request on, if no limit is reached."""
+        outer = _call.get()
+        if not self.account.limits_tokens or (outer is not None and outer.account is self.account):
+            return await self._counted(request)
+        info = await self.info()
+        written = len(request.prompts) * request.written(info)
+        size = sum(prompt.size for prompt in request.prompts)
+        cost = Usage(prompt_tokens=size // _BYTES_A_TOKEN, output_tokens=written)
+        async with self.account.reserving(cost, request.deadline):
+            return await self._counted(request)
+
+    async def _counted(self, request: Request) -> Reply:
         with self.account.calling() as call:
             reply = await send_to(self._engine, request)
             call.settle(reply.usage, sum(prompt.size for prompt in request.prompts))

@@ -206,7 +206,7 @@ def _read(place: Traversable) -> ExamRecord | None:
     """Returns the record in a file; None where there is none, or one of another version."""
     try:
         record = ExamRecord(**json.loads(place.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
     return record if record.cases == VERSION else None
 

@@ -31,7 +31,7 @@ def load_calibration(make: Callable[..., C], path: str | Path, **kind: object) -
                 f"{path} is a calibration of another kind or format: {found}; calibrate again"
             )
         return make(**data)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise CalibrationError(f"{path} cannot be read as a calibration: {error}") from error
 
 

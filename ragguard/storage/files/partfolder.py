@@ -25,7 +25,7 @@ from typing import Any
 from ragguard.errors import InvalidInput, SchemaMismatch, StoreError
 from ragguard.records import ScoredRun, Usage, new_id
 from ragguard.runtime.faults import describe
-from ragguard.storage.sqlite.database import is_store
+from ragguard.storage.sqlite.database import is_whole_store
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.secret_filter import without_secrets
 
@@ -92,9 +92,9 @@ class PartFolder:
             return PartCounts(**{declared.name: data[declared.name] for declared in fields(PartCounts)})
 
     def store_of(self, key: str) -> Path:
-        """Returns the path of a complete part's store; raises StoreError where it is none."""
+        """Returns the path of a complete part's store; raises StoreError where it is none, or not whole."""
         path = self._store_path(key)
-        if not is_store(path):
+        if not is_whole_store(path):
             raise StoreError(
                 f"{path} is damaged; remove {key}.json there, and the same `ragguard score` command scores this part "
                 "again"
@@ -153,7 +153,7 @@ class PartFolder:
         """Reads a file of the folder; turns what is wrong with its content into one sentence."""
         try:
             yield json.loads((self.path / name).read_bytes())
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StoreError(f"{self.path / name} is damaged ({describe(error)}); {mend}") from error
 
     @contextmanager

@@ -9,14 +9,15 @@ import shlex
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ragguard.errors import InvalidInput, UnknownName
+from ragguard.errors import InvalidInput, StoreError, UnknownName
+from ragguard.runtime.faults import describe
 from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.reader import StoreReader
-from ragguard.storage.sqlite.rows import chunks
+from ragguard.storage.sqlite.rows import UNREADABLE, chunks
 
 _KEY = "baseline:"
 """Prefix of keys in `meta`: the name of a baseline → what it holds, as JSON."""
@@ -50,9 +51,23 @@ class Baseline:
 
 def baselines(path: str | Path) -> dict[str, Baseline]:
     """Returns the baselines of a store by their names, the oldest first."""
-    rows = _rows(path, "SELECT value FROM meta WHERE key >= ? AND key < ?", _KEY, "baseline;")
-    found = [Baseline(**json.loads(value)) for (value,) in rows]
-    return {one.name: one for one in sorted(found, key=lambda one: one.last)}
+    rows = _rows(path, "SELECT key, value FROM meta WHERE key >= ? AND key < ?", _KEY, "baseline;")
+    made = sorted((_read(path, key, value) for key, value in rows), key=lambda baseline: baseline.last)
+    return {baseline.name: baseline for baseline in made}
+
+
+def _read(path: str | Path, key: str, value: str) -> Baseline:
+    try:
+        made = Baseline(**json.loads(value))
+        if any(type(getattr(made, each.name)).__name__ != each.type for each in fields(Baseline)):
+            raise TypeError("a value of another type")
+    except UNREADABLE as error:
+        name = str(key).removeprefix(_KEY)
+        raise StoreError(
+            f"the baseline {name!r} of {path} cannot be read: {describe(error)}; set it again under another name, or "
+            "restore the file"
+        ) from error
+    return made
 
 
 def baseline(path: str | Path, name: str) -> Baseline:

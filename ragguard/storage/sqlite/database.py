@@ -128,7 +128,13 @@ class Database:
                 f"; it is damaged, or no SQLite file. `sqlite3 {shlex.quote(str(self.path))} .recover` saves what can "
                 "be read; then move the file away, or name another file"
             )
-            raise kind(f"{self.name} cannot be {done}: {error}{what if damaged else ''}") from error
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY:
+                what = (
+                    "; the file, its folder or its disk allows no writing: change that, or name another file"
+                )
+            elif not damaged:
+                what = ""
+            raise kind(f"{self.name} cannot be {done}: {error}{what}") from error
 
     def _connected(self) -> sqlite3.Connection:
         """Returns the connection to the file that is at the path now, or to memory."""
@@ -182,6 +188,19 @@ def is_store(path: str | Path) -> bool:
         if Path(path).is_file():  # a pipe would lose what is read here
             with open(path, "rb") as file:
                 return file.read(16) == b"SQLite format 3\0"
+    return False
+
+
+def is_whole_store(path: Path) -> bool:
+    """True where that file is an SQLite database with as many bytes as its head says; for one that nobody writes."""
+    if not is_store(path):
+        return False
+    with suppress(OSError), open(path, "rb") as file:
+        head = file.read(32)
+        page = int.from_bytes(head[16:18], "big")
+        return len(head) == 32 and os.fstat(file.fileno()).st_size == page * int.from_bytes(
+            head[28:32], "big"
+        )
     return False
 
 

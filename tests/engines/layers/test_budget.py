@@ -149,3 +149,21 @@ async def test_call_that_fails_costs_its_request_and_an_empty_one_nothing():
 def test_limit_or_price_that_is_none_is_refused_by_its_name(make, named):
     with pytest.raises(InvalidInput, match=rf"^{named}: got"):
         make()
+
+
+@pytest.mark.parametrize("limits", [{"tokens": 2_000}, {"money": 0.002, "price": Price(1.0, 1.0)}])
+async def test_what_calls_in_flight_may_cost_is_reserved_so_that_only_the_last_goes_beyond(limits):
+    class Slow(ScriptedEngine):
+        async def sample(self, *given, **more):
+            await asyncio.sleep(0.01)
+            return await super().sample(*given, **more)
+
+        def _usage(self, call, output_tokens):
+            return Usage(1, 1, prompt_tokens=100, output_tokens=20)
+
+    budget = Budget(Slow(), Account(**limits))
+    calls = (budget.sample([f"{number:04} " * 60], n=1, max_tokens=20) for number in range(100))
+    ended = await asyncio.gather(*calls, return_exceptions=True)
+    spent = budget.account.spent
+    assert 2_000 <= spent.tokens < 2_000 + 120
+    assert sum(not isinstance(answer, BudgetExceeded) for answer in ended) == spent.tokens / 120
