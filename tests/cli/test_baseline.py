@@ -149,15 +149,10 @@ def test_a_name_that_is_empty_or_missing_is_refused(tmp_path, ragguard, words):
     assert "main" in ragguard("baseline", store).output
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "[" * 50_000,
-        '{"name": 7}',
-        "null",
-        '{"name": "a", "at": "", "first": "x", "last": 1, "runs": 1, "documents": ""}',
-    ],
-)
+WRONG_TYPE = '{"name": "a", "at": "", "first": "x", "last": 1, "runs": 1, "documents": ""}'
+
+
+@pytest.mark.parametrize("value", ["[" * 50_000, '{"name": 7}', "null", WRONG_TYPE])
 def test_a_baseline_that_another_program_has_changed_is_named(tmp_path, ragguard, value):
     store = stored(tmp_path / "a.db", seen(side(0)))
     ragguard("baseline", store, "main")

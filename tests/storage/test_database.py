@@ -203,14 +203,13 @@ def test_writer_asks_every_millisecond_while_another_process_writes(tmp_path, mo
 
 
 def test_a_file_that_allows_no_writing_says_so(tmp_path):
-    database = Database(tmp_path / "s.db")
-    with (
-        pytest.raises(StoreUnavailable, match="allows no writing: change that, or name another file"),
-        database.transaction() as db,
-    ):
-        db.execute("PRAGMA query_only = ON")
-        db.execute("DELETE FROM runs")
-    database.close()
+    def write():
+        with closing(Database(tmp_path / "s.db")) as database, database.transaction() as db:
+            db.execute("PRAGMA query_only = ON")
+            db.execute("DELETE FROM runs")
+
+    with pytest.raises(StoreUnavailable, match="allows no writing: change that, or name another file"):
+        write()
 
 
 @pytest.mark.parametrize("harm", ["shorter", "longer", "gone"])

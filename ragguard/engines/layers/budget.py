@@ -129,7 +129,7 @@ class Account:
         go beyond a limit."""
         reserved = self._reserved.get()
         async with until(deadline, "a call that waited for what others spend of the budget"):
-            while not self._reserve(cost, reserved):
+            while not self._reserve(cost, reserved):  # noqa: ASYNC110 - others may be on other loops
                 await asyncio.sleep(_LOOK_SECONDS)
         try:
             yield
