@@ -93,17 +93,17 @@ class RagGuard:
         process or another one with the same store: its steps are numbered on, and the question stays.
 
         Args:
-            question: What the run is asked. Beliefs and coverage are about it; empty where it is not known yet
+            question: What the run is asked. Beliefs and coverage are about it; empty if it is not known yet
                 (`run.question = ...` sets it later).
             references: The answers that are known to be right, one text or several. None: the `references` of the
                 RagGuard, else the run's own answer.
             id: An id of your own, which stands beside the run's: the store finds the latest run that was given it.
-            resume: The id of the run to go on with: the one that you gave it, or `run.id` where you gave none. Where no
+            resume: The id of the run to go on with: the one that you gave it, or `run.id` if you gave none. If no
                 such run is there, one begins, and the log says so.
             name: A name for the kind of run, which reports and spans show.
             sub_questions: What a full answer has to answer, for coverage; or the name of a file (`.jsonl`) that has
                 it for this question, as `ragguard questions` writes one. None: the judge makes them from the question.
-            pool: All passages that could have been retrieved, with grades where they are known: the yardstick of
+            pool: All passages that could have been retrieved, with grades if they are known: the yardstick of
                 RA-nWG and PROC.
             metadata: Anything that JSON can hold, kept with the run.
         """

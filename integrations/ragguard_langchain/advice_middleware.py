@@ -40,7 +40,7 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
         max_rephrases: After how many hops in a row that brought nothing for their query the model answers; 1 or more.
         search_tools: The names of the tools that search, where the agent has others too: these are still offered when
             it is to search no more. None: all of its tools. A name of no tool that is offered is logged once.
-        budget_ms: How many milliseconds advice may take after a hop. Where that is not enough, the loop goes on.
+        budget_ms: How many milliseconds advice may take after a hop. If that is not enough, the loop goes on.
     """
 
     def __init__(

@@ -191,7 +191,7 @@ def add_decision(recorder: Recorder, run_id: str, verdict: Verdict, query: str, 
     if not guard_decided(recorder, run_id, verdict, query=query, tool_call=tool_call):
         NOTICES.once(
             "guard without a step",
-            "a guard has judged passages that no captured retrieval gave, so its decision stands in no step. Where "
+            "a guard has judged passages that no captured retrieval gave, so its decision stands in no step. If "
             "a tool gives them as text, declare it for capture as well: RagGuardCallback(rg, tools={NAME: SPLITTER}); "
             "for a search of your own, call ragguard.retrieved(query, documents). (Logged once)",
         )

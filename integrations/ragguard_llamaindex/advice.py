@@ -49,8 +49,8 @@ class AdvisedFunctionAgent(FunctionAgent):
         max_rephrases: After how many hops in a row that brought nothing for their query the model answers; 1 or more.
         search_tools: The names of the tools that search, where the agent has others too: these are still offered when
             it is to search no more. None: all of its tools but that of a handoff. A name of no tool that is offered is
-            logged once; where none of them is offered, the first turn is refused.
-        budget_ms: How many milliseconds advice may take after a hop. Where that is not enough, the loop goes on.
+            logged once; if none of them is offered, the first turn is refused.
+        budget_ms: How many milliseconds advice may take after a hop. If that is not enough, the loop goes on.
         settings: The arguments of a `FunctionAgent`.
     """
 

@@ -45,7 +45,7 @@ class RayActors:
 
     Args:
         address: The cluster: `HOST:PORT`, `auto` for one of this machine, `local` to start one here. None: the
-            RAY_ADDRESS of the environment, else one of this machine, else one is started here. Where the calling
+            RAY_ADDRESS of the environment, else one of this machine, else one is started here. If the calling
             program is connected to Ray already, that connection is used.
         actors: How many actors at most. Ray starts an actor as soon as a machine is free for it.
         gpus: GPUs of each actor, also a part of one. None: 1 where a model is `vllm:MODEL`, else 0.

@@ -155,7 +155,7 @@ class Adviser:
 
         Args:
             runs: Runs that went on to their end, with references, so that the engine is asked how right an answer
-                would have been after each step; or KnownOutcome, where that is known. Others are skipped.
+                would have been after each step; or KnownOutcome, if that is known. Others are skipped.
             max_loss: How much correctness stopping when advised may cost in expectation, in (0, 1).
         """
         return self._loop.run(self._calibrated(list(runs), max_loss))

@@ -35,7 +35,7 @@ class KnownOutcome:
     """A run, and how right its answer would have been after each of its steps."""
 
     run: Run
-    """The run to its end: as many steps as an agent makes that is not told to stop."""
+    """The run to its end: as many steps as an agent makes that nobody stops."""
     correct: Sequence[float] | None = None
     """The correctness of the answer after each turn of retrieval, from 0 (wrong) to 1 (right). None: the engine is
     asked what it would answer, and whether that means a reference of the run."""

@@ -25,7 +25,7 @@ MAX_REPHRASES = 3
 """How many hops in a row may bring nothing for their query before an agent answers, where nothing else is said."""
 _ENOUGH = "What was retrieved answers the question. Write the answer from it as text now; there is no further search."
 _NO_MORE = (
-    "No further search is possible. Write the answer as text now, from what was retrieved; say so where it does not "
+    "No further search is possible. Write the answer as text now, from what was retrieved; say so if it does not "
     "hold the answer."
 )
 _IN_VAIN = "The last {hops} searches brought nothing for their queries. " + _NO_MORE
@@ -35,7 +35,7 @@ _DISTRUST = (
 )
 _OPEN = "Not answered yet by what was retrieved:"
 _NO_RUN = (
-    "an agent asked for advice outside of any captured run, so there is none: its loop goes on, within max_hops alone. "
+    "an agent asked for advice outside of any captured run, so there is none: its loop goes on, only within max_hops. "
     "Capture it (RagGuardCallback(rg) in its callbacks, or instrument(rg)), or call it inside `with rg.run(question)`"
 )
 
@@ -58,7 +58,7 @@ class LoopAdviser:
     Args:
         max_hops: After how many hops an agent answers, whatever the advice; 1 or more. Searches that are made side by
             side are one hop.
-        budget_ms: How many milliseconds advice may take. Where that is not enough, the loop goes on.
+        budget_ms: How many milliseconds advice may take. If that is not enough, the loop goes on.
         max_rephrases: After how many hops in a row that brought nothing for their query an agent answers; 1 or more.
     """
 
@@ -168,6 +168,6 @@ def _without(error: Exception) -> HopAdvice:
     why = str(error) if isinstance(error, AdviceError) else describe(error)
     NOTICES.once(
         f"advice {type(error).__name__}",
-        f"an agent got no advice; its loop goes on, within max_hops alone: {why}. (Logged once a process)",
+        f"an agent got no advice; its loop goes on, only within max_hops: {why}. (Logged once a process)",
     )
     return HopAdvice(False)

@@ -141,7 +141,7 @@ def change_table(changes: Sequence[CauseChange]) -> Table:
     clear = [short_words(one.cause) for one in changes if one.p * len(changes) <= SIGNIFICANT]
     said = f"differ: {', '.join(clear)}" if clear else "no cause differs measurably"
     notes = (
-        f"p is McNemar's exact test on the questions that changed, of one cause alone; {said}, with all "
+        f"p is McNemar's exact test on the questions that changed, of each cause by itself; {said}, with all "
         f"{len(changes)} causes together.",
     )
     columns = ("what decided the answer", "difference (95 %)", "p", "before", "after", "questions")

@@ -187,7 +187,7 @@ class GateCheck:
         if any(change.verdict == TOO_FEW for change in shown):
             notes.append(
                 f"{TOO_FEW.capitalize()}: with so few questions and so many metrics, even a change of every question "
-                "in one direction would not be told from chance. That is not the same as no difference."
+                "in one direction could be chance. That is not the same as no difference."
             )
         columns = ("metric", "difference (95 %)", "verdict", "p", "before", "after", "effect", "questions")
         rows = tuple(
@@ -285,7 +285,7 @@ def check(
         doubts = [*filter(None, thin), *doubts]
         doubts += [
             f"{gate.condition} cannot fail on so few questions: their interval has no ends; 'strict' behind it "
-            "decides by the difference alone"
+            "decides only by the difference"
             for gate in gates if gate.by_chance and math.isnan(gate.low)
         ]  # fmt: skip
     if conditions and baseline is not None and looks == 1:
@@ -314,7 +314,7 @@ def _against(
     if seen and now and not both:
         raise InvalidInput(
             f"the baseline {name}", "other documents: the sides have no passage in common",
-            "runs over the same documents; set the baseline anew, or compare two stores without --baseline",
+            "runs over the same documents; set the baseline again, or compare two stores without --baseline",
         )  # fmt: skip
     said += f" The other side saw {len(now):,} passages (documents {baselines.fingerprint(now)}), {both:,} of them too."
     if both < _ALIKE * min(len(seen), len(now)):

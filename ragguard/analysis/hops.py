@@ -211,7 +211,7 @@ def _outcome(step: RetrievalStep, *, scored: bool) -> str:
     if not (step.passages or step.candidates):
         return "nothing was found"
     if not step.passages and not step.decision:
-        return "the model got none of these"
+        return "the model read none of them"
     return "" if scored else "not scored"
 
 

@@ -148,7 +148,7 @@ def about_shadow(decided: Sequence[ShadowStep]) -> str:
     neither, helpful = len(scored) - misleading - len(lost_in), len(lost_in)
     where = f": look at {', '.join(list(dict.fromkeys(lost_in))[:_SHOWN])}" if lost_in else ""
     return (
-        f"{said} By their scored utility {misleading:,} of these mislead, {neither:,} do neither, and {helpful:,} "
+        f"{said} By their scored utility {misleading:,} of them mislead, {neither:,} do neither, and {helpful:,} "
         f"help{'s' if helpful == 1 else ''}{where}."
     )
 
@@ -172,7 +172,7 @@ def remarks_on_leads(step: RetrievalStep, steps: Sequence[RetrievalStep]) -> lis
     for lead in step.led_by or ():
         places = [f"{numbers[one.step_id]}.{one.position}" for one in lead.sources if one.step_id in numbers]
         if places:
-            several = " (which of them cannot be told)" if len(lead.steps) > 1 else ""
+            several = " (nobody can say which)" if len(lead.steps) > 1 else ""
             which = " or ".join(places)
             remarks.append(f"↳ its query took “{line_of(lead.words)}” from passage {which}{several}")
     return remarks

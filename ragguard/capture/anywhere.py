@@ -53,7 +53,7 @@ def current_run() -> CurrentCall | None:
 
 
 def retrieved(query: str, documents: object, **more: Any) -> str:
-    """Records one retrieval in the run that the code at hand is inside of, and returns the step's id.
+    """Records one retrieval in the run that the calling code is inside of, and returns the step's id.
 
     Outside of any run nothing is recorded, the id is '', and a warning is logged once.
 
@@ -110,11 +110,11 @@ def retrieval(
 
     Args:
         function: The function, where the decorator is used without arguments.
-        query: The name of the argument that holds the query. Where there is no `query`, the first text is taken;
+        query: The name of the argument that holds the query. If there is no `query`, the first text is taken;
             another name has to be one of the function's.
         tool: The name of the tool or retriever, for the step and its spans.
         k: For how many passages there is a place in the prompt: the number, or the name of the argument that holds it.
-            None: the argument `k` or `top_k`, where there is one and the function gives no more than that.
+            None: the argument `k` or `top_k`, if there is one and the function gives no more than that.
     """
     if function is None:
         return functools.partial(retrieval, query=query, tool=tool, k=k)

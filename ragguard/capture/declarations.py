@@ -152,7 +152,7 @@ class CallLog:
             NOTICES.once(
                 "declared tools that were not called",
                 f"tools= declares {names}, of which no call was seen so far; called, and no retrievals: {there}. If "
-                "one of these is meant, declare it by its own name",
+                "you mean one of them, declare it by its own name",
             )
 
     def what_to_do(self) -> str:
@@ -161,7 +161,7 @@ class CallLog:
         begin = f"no call of a framework was seen. What to do: {_ATTACH}; "
         if seen:
             more = f" and {len(seen) - _NAMES_SHOWN} more" if len(seen) > _NAMES_SHOWN else ""
-            begin = f"calls that were seen in place of retrievals: {', '.join(seen[:_NAMES_SHOWN])}{more}. What to do: "
+            begin = f"calls that were seen instead of retrievals: {', '.join(seen[:_NAMES_SHOWN])}{more}. What to do: "
         if tools := sorted(self._tools(), key=lambda name: _SEARCHES.search(name) is None):
             begin += f"if {tools[0]!r} retrieves, declare it with tools={{{tools[0]!r}: SPLITTER}}; "
         return (

@@ -45,7 +45,7 @@ GUARDED_KEPT = 64
 """The number of a run's latest retrievals to which a guard's decision may belong."""
 _FORGOTTEN = (
     f"a run asked a model more than {MOST_CALLS} times: the first calls are forgotten, and what only they were given "
-    "is `unknown`, so that all candidates of these retrievals count. (Logged once)"
+    "is `unknown`, so that all candidates of their retrievals count. (Logged once)"
 )
 REWRITTEN = "ragguard.rewritten_by"
 """Metadata key of a passage: the component that put it in after the retrieval, or wrote its text."""

@@ -202,7 +202,7 @@ def tool_ended(recorder: Recorder, call: ToolEnd, result: ToolResult, status: St
         NOTICES.once(
             f"tools by rule {call.name}",
             f'tools="auto": what the tool {call.name!r} gave has the shape of a search result, so its calls are '
-            f"retrievals. Where they are not, name those that are: tools=[...]. (Logged once a tool)",
+            f"retrievals. If they are not, name those that are: tools=[...]. (Logged once a tool)",
         )
     if len(known) < _MOST_NAMES:
         known.add(call.name)

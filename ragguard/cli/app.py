@@ -21,7 +21,7 @@ OWN_FAULT = "this is a fault of ragguard's own"
 
 GROUPS = {
     "Start": {
-        "demo": "Show what there is, on this machine alone.",
+        "demo": "Show what there is, on this machine.",
         "try": "Ask questions of your own texts, and see what each search did.",
         "init": "Find your framework, and print the lines that attach ragguard.",
         "doctor": "Tell what an engine is, how exact and how fast, and what to change.",

@@ -55,7 +55,8 @@ def run(
     ] = "guard",
     labels: LabelFile = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Where it goes, for guard.use, rg.advice.use, Utility.fitted.")
+        Path,
+        typer.Option("--out", "-o", help="The file to write, for guard.use, rg.advice.use, Utility.fitted."),
     ] = Path("calibration.json"),
 ) -> None:
     """Choose the threshold under which the guard drops a passage, or from which advice says `answer`, with a promise.
@@ -122,7 +123,7 @@ async def _fit_udcg(
     theta = found.utility["theta"]
     by_place = f"weights by place for contexts of {theta['k']} places" if theta else "no weights by place"
     lines = [
-        f"γ {found.utility['gamma']:.2f} in place of 1/3; {by_place}",
+        f"γ {found.utility['gamma']:.2f} instead of 1/3; {by_place}",
         f"learnt from {found.contexts:,} contexts of {found.questions:,} questions with different outcomes",
         "pairs of contexts of other questions in the right order, less those in the wrong one (Somers' d):",
         f"  udcg as it is: {found.held_out['udcg'].value:.3f}",
@@ -142,7 +143,7 @@ def _advice_sentence(found: AdviceCalibration, out: Path) -> str:
         f"answers, expected over runs like these\n"
         f"learnt from {counted(found.runs, 'run')} with references ({found.skipped:,} without were skipped)\n"
         f"on them it saves {found.steps_saved:.1%} of the steps, and costs {found.loss:.1%} of right answers\n"
-        f"written to {out}, for this engine and these prompts alone: rg.advice.use({str(out)!r})"
+        f"written to {out}, only for this engine and these prompts: rg.advice.use({str(out)!r})"
     )
 
 

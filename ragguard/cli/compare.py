@@ -32,7 +32,7 @@ def run(
             help="How it is now. With --baseline it may be left out: the runs of BEFORE since its last baseline."
         ),
     ] = None,
-    baseline: Annotated[str | None, typer.Option(help="Of BEFORE, the runs of this baseline alone.")] = None,
+    baseline: Annotated[str | None, typer.Option(help="Of BEFORE, only the runs of this baseline.")] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(

@@ -99,7 +99,7 @@ class Findings:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Examines a part; one that fails is said, and the others are examined all the same."""
+        """Examines a part; a failure is printed, and the others are examined all the same."""
         try:
             yield
         except EngineError as error:
@@ -156,7 +156,7 @@ async def _labels(engine: Engine, prompts: PromptSet, found: Findings) -> float:
     told = f"{'at most ' if bound else ''}{mass:.1%} on the labels of a relevance question"
     can = set(found.data["capabilities"])
     if can & {"decisions", "typed_questions"} and "label_mass" not in can:
-        told = "not told by the server: a judge that would rather say something else is not noticed"
+        told = "the server does not give it: a judge that would rather say something else is not noticed"
     found.tell("label mass", told, label_mass=mass, mass_is_bound=bound)
     found.tell("1 prompt", f"{latency * 1000:.1f} ms, the first one", one_ms=latency * 1000)
     return latency
@@ -263,7 +263,7 @@ async def _examined(address: str, prompts: str | None, answers: Path) -> tuple[E
         given = load_prompts(prompts or info.prompts)
         if given.name == "nano":
             raise EngineRejected(
-                "nano knows its own made-up world alone and no English: `make evaluate-nano` examines it there, and "
+                "nano knows only its own made-up world and no English: `make evaluate-nano` examines it there, and "
                 "its model card has the figures"
             )
         spread = {}
@@ -308,6 +308,6 @@ def _show(record: ExamRecord) -> None:
         say("passed in everything: all of its scores are given")
         return
     instead = (
-        " Relevance is told by the likelihood of the query instead." if record.replaces_relevance else ""
+        " Relevance is judged by the likelihood of the query instead." if record.replaces_relevance else ""
     )
     say(f"Scores that rest on what failed are not given, with the reason.{instead}")

@@ -17,7 +17,7 @@ from ragguard.metrics.registry import by_level
 
 def run(
     names: Annotated[
-        list[str] | None, typer.Argument(help="The metrics to print; where none is named, four that decide.")
+        list[str] | None, typer.Argument(help="The metrics to print; if none is named, four that decide.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Print every metric.")] = False,
 ) -> None:
@@ -34,7 +34,7 @@ def _show(rows: list[dict[str, str]]) -> None:
     table = Table(box=box.SIMPLE_HEAD, show_lines=True, pad_edge=False)
     table.add_column("name", overflow="fold")
     table.add_column("range, better, score of a", min_width=21)
-    table.add_column("what it says, what it needs, where it is from", ratio=1)
+    table.add_column("what it says, what it needs, its source", ratio=1)
     for row in rows:
         table.add_row(
             escape(row["name"].replace(" (", "\n(")),

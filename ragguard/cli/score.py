@@ -93,7 +93,7 @@ def run(
     ] = False,
     concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Runs scored at once.")] = 8,
     max_tokens: Annotated[
-        int | None, typer.Option(min=0, help="Spend at most so many tokens of each engine.")
+        int | None, typer.Option(min=0, help="The most tokens to spend of each engine.")
     ] = None,
     dry_run: Annotated[
         bool,

@@ -79,7 +79,7 @@ def screen() -> Console:
 
 @contextmanager
 def work_status() -> Iterator[Callable[[str, int, int], None]]:
-    """Shows in a terminal what is being done, and yields the function that is told it, and how much of it is done."""
+    """Shows in a terminal what is being done, and yields the function that gets what is done."""
     with Console(stderr=True).status("") as status:
         yield lambda what, done, of: status.update(f"{what}: {done:,} of {of:,}")
 

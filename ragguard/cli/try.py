@@ -51,7 +51,7 @@ fit: how much likelier (in log-probability) a word of your question is after the
 
 def run(
     folder: Annotated[Path, typer.Argument(help="A folder with .md, .txt, .rst, .html, .py or .pdf files.")],
-    questions: Annotated[list[str], typer.Argument(help="What to ask of these texts; one or more.")],
+    questions: Annotated[list[str], typer.Argument(help="What to ask of the texts; one or more.")],
     engine: Annotated[
         str,
         typer.Option(
@@ -73,7 +73,7 @@ def run(
             metavar="MODULE:FUNCTION", help="Compare with a function that takes a query and returns passages."
         ),
     ] = None,
-    browser: Annotated[bool, typer.Option(help="Open the page where there is a browser.")] = True,
+    browser: Annotated[bool, typer.Option(help="Open the page if there is a browser.")] = True,
 ) -> None:
     """Ask questions of your own texts, and see what each of two searches did for the answer.
 

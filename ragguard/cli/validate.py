@@ -39,7 +39,7 @@ def run(
         typer.Option(
             "--engine",
             "-e",
-            help=f"Judges, and answers where there is no outcome: {ADDRESSES}. Without one DATA's own numbers are all "
+            help=f"Judges, and answers if there is no outcome: {ADDRESSES}. Without one DATA's own numbers are all "
             "there is. Given several times: readers that are compared, each by its own answers.",
         ),
     ] = None,

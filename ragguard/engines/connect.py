@@ -61,22 +61,22 @@ def connect(
     Args:
         engine: `nano`, `smol`, an address (`http://HOST:PORT/v1`, optionally with `#MODEL`), `vllm:MODEL`,
             `hf:MODEL`, `gguf:FILE`, or an Engine; `labels:URL` judges by labels where the server answers typed
-            questions, too; to judge alone `rerank:URL` or `onnx:FOLDER` (relevance, by a reranker), `systemone:URL`,
+            questions, too; only to judge `rerank:URL` or `onnx:FOLDER` (relevance, by a reranker), `systemone:URL`,
             `decisions:URL` (OpenAI's form or SGLang's), or a LangChain decision model. `auto`: the one that
             RAGGUARD_ENGINE names, else that of OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL, else a server that
-            answers on this machine, else `smol` where it has been fetched.
+            answers on this machine, else `smol` if it has been fetched.
         model: The model to ask for, where a server has several. None: the only one.
         api_key: The key that a server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         timeout_s: How many seconds one HTTP request may take, or one call of an Engine of your own. None: 120 for a
             server, 600 for an engine of your own.
         cache: A file that keeps answers between processes, in a folder that is there. None: answers are kept in memory
             only.
-        budget: Limits for this engine alone (`requests`, `tokens`, `money` with a `price`), or an Account that
+        budget: Limits for only this engine (`requests`, `tokens`, `money` with a `price`), or an Account that
             several engines share.
         engine_args: vLLM's own engine arguments for `vllm:MODEL`, such as `{"max_model_len": 8192,
             "gpu_memory_utilization": 0.8}`. None: vLLM's own choices.
-        headers: More headers of each HTTP request to a server, such as `{"api-key": KEY}`. None: those of
-            RAGGUARD_HEADERS alone, one `NAME: VALUE` a line.
+        headers: More headers of each HTTP request to a server, such as `{"api-key": KEY}`. None: only those
+            of RAGGUARD_HEADERS, one `NAME: VALUE` a line.
     """
     account = Account.of(budget)
     check_output("cache", cache)
@@ -267,7 +267,7 @@ def choose() -> ChosenEngine:
         raise EngineRejected(
             f"no engine is named{half}, no server answers on this machine (ports {', '.join(map(str, PORTS))}, asked "
             "once), and smol has not been fetched: name an engine with engine=, --engine or RAGGUARD_ENGINE, such as "
-            "http://HOST:PORT/v1#MODEL, or run `ragguard fetch smol` (93 MB); nano is for its own made-up world alone"
+            "http://HOST:PORT/v1#MODEL, or run `ragguard fetch smol` (93 MB); nano is only for its own made-up world"
         )
     NOTICES.once(
         f"auto: {choice.address}",

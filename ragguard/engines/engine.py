@@ -229,7 +229,7 @@ def check_reads(argument: str, engine: Engine) -> None:
         raise InvalidInput(
             argument,
             engine,
-            "a model that reads; a decision model or a reranker judges alone: give it as `judge=` beside one",
+            "a model that reads; a decision model or a reranker only judges: give it as `judge=` beside one",
         )
 
 
@@ -262,7 +262,7 @@ class ModelEngine(Verbs):
             raise EngineRejected(
                 f"{type(self).__name__} only compares answers: give it as `entailer=`"
                 if self.only_compares
-                else f"{type(self).__name__} compares answers through prompts alone: use EngineEntailer(engine)"
+                else f"{type(self).__name__} compares answers only through prompts: use EngineEntailer(engine)"
             )
         model = await self.found(request.deadline)
         try:

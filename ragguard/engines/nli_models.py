@@ -79,7 +79,7 @@ class ClassifyEntailer(ModelEngine):
     """An NLI model that vLLM serves with `--runner pooling`. It cuts nothing: PromptTooLong for a pair without room.
 
     Args:
-        url: The server's address, such as `http://host:8001/v1`, with `#MODEL` where it has several.
+        url: The server's address, such as `http://host:8001/v1`, with `#MODEL` if it has several.
         labels: The model's classes in order, such as `("contradiction", "neutral", "entailment")`. None: as the
             server names them.
         api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
@@ -219,7 +219,7 @@ class CrossEncoder(ModelEngine):
 
     Args:
         model: The model's name on the Hugging Face hub, or its folder.
-        device: `cpu`, `cuda`, `cuda:1` …. None: CUDA where there is one.
+        device: `cpu`, `cuda`, `cuda:1` …. None: CUDA if there is one.
         dtype: `float32`, `float16`, `bfloat16`, or `auto`: the checkpoint's own, but float32 on a CPU.
         revision: The branch, tag or commit on the hub. None: the latest.
     """

@@ -172,7 +172,7 @@ def _about_nothing(run: RunWork, scored: Sequence[HopWork]) -> str:
     which = "which of the hops did" if len(scored) > 2 else "which of the two hops did"
     if len(scored) == 1:
         return f"retrieval {did} {run.words} by {unsigned}"
-    return f"retrieval {did} {run.words} by {unsigned}; {which} cannot be told"
+    return f"retrieval {did} {run.words} by {unsigned}; the numbers do not say {which}"
 
 
 def _is_needed(hop: HopWork, total: BeliefGain | None) -> bool:

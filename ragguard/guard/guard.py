@@ -69,8 +69,8 @@ class DistractorGuard:
         budget_ms: How many milliseconds a call may take. What is not judged by then is kept, with the status
             `timeout`.
         min_keep: How many passages always stay, 0 or more: those of the highest utility.
-        policies: What chooses the passages to drop, in order, in place of `threshold`. None:
-            `UtilityThreshold(threshold)` alone.
+        policies: What chooses the passages to drop, in order, instead of `threshold`. None:
+            only `UtilityThreshold(threshold)`.
         judge: Another model that judges relevance. None: the engine.
         prompts: The prompts that are asked: `default`, `nano`, a TOML file, or a PromptSet. None: those that fit
             the engine.
@@ -106,7 +106,7 @@ class DistractorGuard:
         threshold_policy = UtilityThreshold(threshold)
         chosen = (threshold_policy,) if policies is None else policies
         if not isinstance(chosen, list | tuple) or not all(isinstance(one, Policy) for one in chosen):
-            allowed = "a list of policies, with `needs_utility` and `drop`, or None for the threshold alone"
+            allowed = "a list of policies, with `needs_utility` and `drop`, or None for only the threshold"
             raise InvalidInput("policies", policies, allowed)
         self.policies: tuple[Policy, ...] = tuple(chosen)
         self.min_keep = min_keep
@@ -172,7 +172,7 @@ class DistractorGuard:
         now on. Raises CalibrationError for examples that are too few for the promise.
 
         Args:
-            examples: Queries with their passages and which of these are gold. Examples without gold are skipped.
+            examples: Queries with their passages and which passages are gold. Examples without gold are skipped.
             max_gold_loss: The expected share of gold passages, between 0 and 1, that may be dropped.
             order: What the threshold is on: `help`, the probability that a passage helps by judge and reader together,
                 or `utility`, the paper's, which drops next to nothing where the judge errs.

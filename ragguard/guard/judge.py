@@ -84,8 +84,8 @@ class PassageJudge:
             if self._verdicts.relevance_by_likelihood:
                 NOTICES.once(
                     f"guard by {judge.fingerprint}",
-                    f"{judge.model} failed its examination in relevance: a guard tells it by the likelihood of the "
-                    "query in place of labels",
+                    f"{judge.model} failed its examination in relevance: a guard judges it by the likelihood of "
+                    "the query instead of labels",
                 )
         return (engine, prompts), (judge, theirs), self._verdicts
 

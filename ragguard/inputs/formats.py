@@ -285,7 +285,7 @@ def _read_data_set(source: OpenInput) -> Iterator[Line]:
         if isinstance(error, InvalidInput):
             raise
         raise StoreError(
-            f"{folder} could not be read as a data set ({describe(error)}); write it anew with save_to_disk"
+            f"{folder} could not be read as a data set ({describe(error)}); write it again with save_to_disk"
         ) from error
 
 

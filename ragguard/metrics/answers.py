@@ -285,7 +285,7 @@ declare(
     ),
     Metric(
         "delta_likelihood", "Δ likelihood",
-        "How much the step moved the likelihood, after the steps before; how much a passage moves it alone.",
+        "How much the step moved the likelihood, after the steps before; how much a passage moves it by itself.",
         range=(-1, 1), unit="probability", needs="the likelihoods before and after", source=SOURCE,
         levels=("step", "passage"),
         function=likelihood,
@@ -293,12 +293,12 @@ declare(
     Metric(
         "delta_likelihood_alone", "Δ likelihood alone",
         "How much the step's passages move the likelihood with no other step in the context.", range=(-1, 1),
-        unit="probability", needs="the likelihoods without retrieval and with this step alone", source=SOURCE,
+        unit="probability", needs="the likelihoods without retrieval and with only this step", source=SOURCE,
         levels=("step",), function=likelihood,
     ),
     Metric(
         "delta_likelihood_random", "Δ likelihood against random passages",
-        "The likelihood after a hop alone, or after all hops, less that after as many passages of other questions.",
+        "The likelihood after a hop by itself, or after all hops, less that after as many passages of other questions.",
         range=(-1, 1), unit="probability", needs="passages of other questions (RandomBaseline)", source=SOURCE,
         levels=("step", "run"), function=likelihood,
     ),

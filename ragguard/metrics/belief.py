@@ -166,7 +166,7 @@ declare(
     Metric(
         "delta_seper_alone", "ΔSePer alone",
         "How much the step's passages move the belief with no other step in the context.", range=(-1, 1),
-        unit="probability", needs="the beliefs without retrieval and with this step alone", source=f"{SOURCE}, eq. 11",
+        unit="probability", needs="the beliefs without retrieval and with only this step", source=f"{SOURCE}, eq. 11",
         levels=("step",), function=attribution,
     ),
     Metric(

@@ -187,7 +187,7 @@ declare(
         range=(-1, 1), needs="p_relevant, p_abstain", source=f"{SOURCE}, eq. 2", levels=("passage",), function=utility,
     ),
     Metric(
-        "p_abstain", "Abstention", "How probably the model would rather not answer, given this passage alone.",
+        "p_abstain", "Abstention", "How probably the model would rather not answer, given only this passage.",
         direction="neither", unit="probability", needs="an engine", source=SOURCE, levels=("passage",),
     ),
     Metric(

@@ -101,7 +101,7 @@ def references_of(value: object) -> list[str] | None:
     """
     found = texts_of("references", value) or None
     if found is not None and not any(text.strip() for text in found):
-        raise InvalidInput("references", value, "an answer that is not blank; None where none is known")
+        raise InvalidInput("references", value, "an answer that is not blank; None if none is known")
     return found
 
 

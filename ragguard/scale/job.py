@@ -60,7 +60,7 @@ class PartJob:
     """
 
     scoring: ScoringSettings
-    """The models, given as addresses, and the scorers. A budget is refused: it would count for each process alone."""
+    """The models, given as addresses, and the scorers. A budget is refused: each process would count its own."""
     out: str
     """The folder of scores, which all machines that score see."""
     references: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -203,7 +203,7 @@ def carry_out(
 
     Args:
         prepared: The job.
-        executor: What makes the workers that score. Nothing is started where no part is left.
+        executor: What makes the workers that score. Nothing is started if no part is left.
         on_part: Called with the counts of each part that was completed, after the job has them.
     """
     folder = prepared.job.folder

@@ -84,8 +84,8 @@ class Belief:
     """The weight of an answer: by the mean log-probability of its tokens (`mean`), by their sum (`sum`), or all alike
     (`count`)."""
     kernel: Kernel = "max"
-    """How far an answer means a reference: the larger entailment of both directions (`max`), or from answer to
-    reference alone (`forward`)."""
+    """How far an answer means a reference: the larger entailment of both directions (`max`), or only from answer
+    to reference (`forward`)."""
     over_references: OverReferences = "best"
     """The way to join several references: the belief in the best one (`best`), or the mean over all (`mean`)."""
 
@@ -97,7 +97,7 @@ class Belief:
     """The way to measure belief: from sampled answers that are compared with the references (`samples`), or from how
     probable the model finds the references (`likelihood`): one prompt for each context and reference, no entailer; or
     from both (`auto`): answers are drawn where the references are less probable than 0.8, half of `samples` at first,
-    and the others where some of these are a reference, word for word, and some are not."""
+    and the others if some are a reference, word for word, and some are not."""
 
     def __post_init__(self) -> None:
         whole_number("Belief.samples", self.samples, 1)

@@ -20,7 +20,7 @@ from ragguard.scorers.view import View
 
 @dataclass(frozen=True, slots=True)
 class RandomBaseline:
-    """Gives `delta_likelihood_random` of each hop alone, and of the run."""
+    """Gives `delta_likelihood_random` of each hop by itself, and of the run."""
 
     name: ClassVar[str] = "random baseline"
     version: ClassVar[str] = "1"

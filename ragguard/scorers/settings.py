@@ -97,7 +97,7 @@ class ScoringSettings:
     """Another model that judges relevance, ratings, grades and sub-questions; in the forms of `engine`. None: the
     engine judges."""
     entailer: str | Entailer | None = None
-    """The model that compares sampled answers in place of the judge: the address of a vLLM server that serves an NLI
+    """The model that compares sampled answers instead of the judge: the address of a vLLM server that serves an NLI
     model, `hf:MODEL`, or an Entailer."""
     scorers: Sequence[str | Scorer] | None = field(
         default=None,
@@ -134,7 +134,7 @@ class ScoringSettings:
         if self.engine is None:
             if self.scorers:
                 raise InvalidInput(
-                    "engine", None, "a model for the scorers; without one, runs are captured alone"
+                    "engine", None, "a model for the scorers; without one, runs are only captured"
                 )
             object.__setattr__(self, "scorers", ())
         if not isinstance(self.scorers, list | tuple | None):
@@ -161,7 +161,7 @@ class ScoringSettings:
             return LEVELS["high"].scorers
         NOTICES.once(
             "smol's scorers",
-            "smol cannot judge by label, so each step's likelihood alone is scored: how much likelier its "
+            "smol cannot judge by label, so each step's likelihood is scored and nothing else: how much likelier its "
             "passages make the right answer (scorers= or --scorers names others)",
         )
         return LEVELS["low"].scorers

@@ -60,7 +60,7 @@ class ServiceSettings:
     questions to answers. It runs where runs are scored, never in a hook."""
     redact: Redact | None = None
     """A function of one text that returns what may be kept of it; None or an empty text keeps nothing. It is applied
-    to every text before anything is written, scored or sent; where it fails, the text is dropped."""
+    to every text before anything is written, scored or sent; if it fails, the text is dropped."""
     sinks: Sequence[Sink] = ()
     """The receivers of scored runs besides the store: a list of objects with `async def submit(scored)` and `async def
     aclose()`."""
@@ -68,7 +68,7 @@ class ServiceSettings:
     """The OpenTelemetry provider that scores go to, instead of the application's own."""
     otlp: str | None = None
     """An OTLP/HTTP address, such as `http://localhost:4318`, for an application that has no OpenTelemetry configured;
-    where it has, that is used. Needs the extra `otlp`."""
+    if it has, that is used. Needs the extra `otlp`."""
     capture_content: bool | None = None
     """True to write queries, passages and answers on spans. None: as the environment says, else not."""
     queue_size: int = 1024

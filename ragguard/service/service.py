@@ -92,7 +92,7 @@ class Report:
     cause_pending: str = ""
     """The latest failure that is tried again, else the error of a call to an engine that is being repeated."""
     no_capture_reason: str = ""
-    """The calls that were seen in place of retrievals where none was captured, and what to do."""
+    """The calls that were seen instead of retrievals where none was captured, and what to do."""
     late: int = 0
     """Retrievals and answers that came after the end of their runs, and so are not recorded."""
     cut_short: int = 0

@@ -189,7 +189,7 @@ class Redactor:
         try:
             kept = self._redact(text)
             if kept is not None and not isinstance(kept, str):
-                raise TypeError(f"redact= returned {type(kept).__name__} in place of a text or None")
+                raise TypeError(f"redact= returned {type(kept).__name__} instead of a text or None")
         except BaseException as error:  # noqa: BLE001 - the user's function; what it fails on is not written
             self._faults.note_without_text("redact", error)
             return ""

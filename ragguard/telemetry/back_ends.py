@@ -128,7 +128,7 @@ class PhoenixSink:
         project: The project's name in Phoenix.
         api_key: The server's key. None: PHOENIX_API_KEY from the environment.
         capture_content: Whether texts are sent, as in `OtelSink`.
-        transport: An httpx transport in place of the usual one, such as a proxy or a test's.
+        transport: An httpx transport instead of the usual one, such as a proxy or a test's.
     """
 
     def __init__(

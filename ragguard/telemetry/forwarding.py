@@ -51,7 +51,7 @@ class ForwardingSink:
         if not (content.inputs and content.outputs):
             raise InvalidInput(
                 "capture_content", capture_content, "True with engine=None and otlp=…, and nothing hidden by "
-                "OPENINFERENCE_HIDE_*: without its texts a run cannot be scored there; for spans alone give "
+                "OPENINFERENCE_HIDE_*: without its texts a run cannot be scored there; for only spans give "
                 "sinks=[OtelSink(otlp=…)]",
             )  # fmt: skip
         self.destination, self._authorization = endpoint(otlp)

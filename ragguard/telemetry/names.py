@@ -35,7 +35,7 @@ GEN_AI = (
     GEN_AI_OPERATION := Name("gen_ai.operation.name", "string", "`retrieval` on a step's span", "step"),
     GEN_AI_DATA_SOURCE := Name("gen_ai.data_source.id", "string", "the tool or retriever by name", "step"),
     GEN_AI_TOP_K := Name(
-        "gen_ai.retrieval.top_k", "int", "how many passages the retrieval was asked for, where that is known", "step",
+        "gen_ai.retrieval.top_k", "int", "how many passages the retrieval was asked for, if that is known", "step",
     ),
     GEN_AI_QUERY := Name("gen_ai.retrieval.query.text", "string", "the query", "step", content=True),
     GEN_AI_DOCUMENTS := Name(
@@ -55,7 +55,7 @@ OPENINFERENCE = (
         "output.value", "string", "the answer; of a guard what it dropped and why; of advice its reasons",
         "run", "guard", "advice", content=True,
     ),
-    OI_SESSION := Name("session.id", "string", "the run's session or thread, where it has one", "run"),
+    OI_SESSION := Name("session.id", "string", "the run's session or thread, if it has one", "run"),
     OI_PROJECT := Name("openinference.project.name", "string", "the project, with `otlp=`", "resource"),
 )  # fmt: skip
 
@@ -70,7 +70,7 @@ OURS = (
     ),
     RUN_WHOLE := Name(
         "ragguard.run.whole", "string",
-        "the whole run as a run line, where a RagGuard captures alone (`engine=None`): a reader makes the run of it",
+        "the whole run as a run line, if a RagGuard only captures (`engine=None`): a reader makes the run of it",
         "run", content=True,
     ),
     RUN_CAUSE := Name(

@@ -56,7 +56,7 @@ class OtelSink:
         otlp: An OTLP/HTTP address, for an application that has no provider of its own: private ones export there.
             Needs the extra `otlp`.
         project: The project's name at `otlp`.
-        spans_only: True: `otlp` gets no metrics, for a back end that takes spans alone.
+        spans_only: True: `otlp` gets no metrics, for a back end that takes only spans.
         capture_content: Whether queries, passages and answers are written. None: as the environment says, else not.
     """
 

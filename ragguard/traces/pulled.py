@@ -74,7 +74,7 @@ def spans_at(
     Args:
         address: A project of a Phoenix, or a Langfuse, whose project is the one with the keys of the environment.
         since: The time since which they began. None: all spans.
-        transport: An httpx transport in place of the usual one.
+        transport: An httpx transport instead of the usual one.
     """
     access: Mapping[str, Any]
     kind, url, project = server_of(address)

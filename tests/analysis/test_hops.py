@@ -212,7 +212,7 @@ def test_a_hop_whose_delivery_is_unknown_says_that_all_candidates_count():
 def test_a_hop_of_which_the_model_got_nothing_says_so():
     found = [Passage("Ada founded it.", "d1")]
     run = Run("r", "who?", steps=[RetrievalStep("a", "r", query="one", candidates=found)])
-    assert "the model got none of these" in shown(run, [])
+    assert "the model read none of them" in shown(run, [])
 
 
 @pytest.mark.parametrize(("utility", "colour"), [(-0.05, "90"), (0.05, "90"), (-0.5, "31"), (0.5, "32")])

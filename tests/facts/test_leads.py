@@ -74,7 +74,7 @@ def test_a_tie_of_hops_is_named_as_one():
     (lead,) = run.steps[2].led_by
     assert lead.steps == ["step-0", "step-1"]
     shown = printed(run)
-    assert "its query took “Zangard Bank” from passage 1.1 or 2.1 (which of them cannot be told)" in shown
+    assert "its query took “Zangard Bank” from passage 1.1 or 2.1 (nobody can say which)" in shown
 
 
 def test_the_passage_that_answers_its_own_query_is_the_likelier_source():

@@ -75,7 +75,7 @@ def test_report_says_what_a_guard_in_shadow_would_have_dropped_and_what_that_mea
     }
     misleading = sum(scored[drop.position] < -0.2 for drop in decision.would_drop)
     helpful = sum(scored[drop.position] >= 0.2 for drop in decision.would_drop)
-    assert f"{misleading} of these mislead" in shown
+    assert f"{misleading} of them mislead" in shown
     assert re.search(f"and {helpful} helps?", shown)
 
 

@@ -266,10 +266,10 @@ class HttpClient:
         if self._key or self._headers or self.address.credentials:
             return (
                 f"the key that was given is not accepted: check it (api_key, RAGGUARD_API_KEY, {name}), and that it "
-                "is one of this server; where the server wants it in another header, give headers={'api-key': KEY}, "
+                "is one of this server; if the server wants it in another header, give headers={'api-key': KEY}, "
                 "or --header 'api-key: KEY'"
             )
-        return f"give the key as RAGGUARD_API_KEY; {name} goes over https or to this machine alone"
+        return f"give the key as RAGGUARD_API_KEY; {name} goes only over https or to this machine"
 
 
 @dataclass(frozen=True, slots=True)

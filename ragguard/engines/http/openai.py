@@ -83,8 +83,8 @@ async def look_at_chat(client: HttpClient, served: ServedModel, notes: Sequence[
             )
     if dialect.refusal:
         said.append(
-            f"the server refused a whole request and named no parameter ({dialect.refusal}): it is asked with model, "
-            f"messages and {dialect.limit_name} alone, without log-probabilities, temperature, seed and n"
+            f"the server refused a whole request and named no parameter ({dialect.refusal}): it is asked with only "
+            f"model, messages and {dialect.limit_name}, without log-probabilities, temperature, seed and n"
         )
     elif not dialect.many:
         said.append("the server gives one answer a request: n samples are n requests")
@@ -157,7 +157,7 @@ class ChatModel:
         else:
             raise EngineRejected(
                 f"{self.info.model} at {self.info.location} cannot tell how probable a given text is, since chat "
-                "completions show the probabilities of what the model writes alone: use smol, gguf:FILE, hf:MODEL, a "
+                "completions show the probabilities of only what the model writes: use smol, gguf:FILE, hf:MODEL, a "
                 "vLLM server or a llama.cpp server of 2026"
             )
         usage = sum((usage for (_, usage), _ in found), Usage())

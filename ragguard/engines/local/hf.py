@@ -43,7 +43,7 @@ class HfEngine(LocalEngine):
 
     Args:
         model: The model's name on the Hugging Face hub, or its folder.
-        device: `cpu`, `cuda`, `cuda:1` …. None: CUDA where there is one.
+        device: `cpu`, `cuda`, `cuda:1` …. None: CUDA if there is one.
         dtype: `float32`, `float16`, `bfloat16`, or `auto`: the checkpoint's own, but float32 on a CPU.
         revision: The branch, tag or commit on the hub. None: the latest.
         max_batch_tokens: How many tokens are computed at a time, prompts and samples together, at least one prompt with

@@ -50,7 +50,7 @@ _QUESTION = "Question: "
 
 
 class NanoEngine(LocalEngine):
-    """The language model that ships with ragguard: exact probabilities, on NumPy alone, for `ragguard.world` only."""
+    """The language model that ships with ragguard: exact probabilities, on only NumPy, for `ragguard.world` only."""
 
     def __init__(self) -> None:
         # One computation at a time: NumPy uses all cores already, and two would only evict each other's cache.

@@ -150,7 +150,7 @@ def _number(file: Path, number: int, line: str, text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise _wrong(file, number, line, f"a number in place of {text!r}") from error
+        raise _wrong(file, number, line, f"a number instead of {text!r}") from error
 
 
 def _wrong(file: Path, number: int, line: str, allowed: str) -> InvalidInput:

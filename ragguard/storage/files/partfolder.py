@@ -80,7 +80,7 @@ class PartFolder:
         """Returns the keys of all parts that were asked for, complete or not, in the order of the inputs."""
         if not (self.path / PLAN).exists():
             return []
-        with self._reading(PLAN, "remove it, and the same `ragguard score` command writes it anew") as data:
+        with self._reading(PLAN, "remove it, and the same `ragguard score` command writes it again") as data:
             return [str(key) for key in data["parts"]]
 
     def counts(self, key: str) -> PartCounts:

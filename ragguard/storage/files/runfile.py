@@ -120,7 +120,7 @@ def _completed(data: Data) -> Data:
         completed["id"] = hashlib.sha256(canonical).hexdigest()[:32]
     if is_question_file(asked := data.get("sub_questions")):
         raise InvalidInput(
-            "sub_questions", asked, "the sub-questions themselves; rg.run alone takes the name of a file"
+            "sub_questions", asked, "the sub-questions themselves; only rg.run takes the name of a file"
         )
     if isinstance(steps := data.get("steps"), list):
         # A step without a turn follows the step before it.

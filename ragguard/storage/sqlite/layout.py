@@ -234,7 +234,7 @@ def prepare(connection: sqlite3.Connection, name: str, *, read_only: bool = Fals
         return
     if read_only:
         raise StoreError(
-            f"{name} is an empty file; capture some runs into it, or name another. Where it is a copy of a store in "
+            f"{name} is an empty file; capture some runs into it, or name another. If it is a copy of a store in "
             "use, copy the -wal file beside that one with it, or close its RagGuard first"
         )
     execute_patiently(

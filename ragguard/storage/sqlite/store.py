@@ -38,8 +38,8 @@ _log = logger("ragguard")
 
 _DROPPED = (
     "{:,} runs so far were let go unscored: more than {:,} waited, which is the bound without a store. Raise "
-    "queue_size=, score a share with score_rate=, score runs at hand with rg.score_runs(...), which waits, or give "
-    "RagGuard a store, where nothing is dropped"
+    "queue_size=, score a share with score_rate=, score runs that you have with rg.score_runs(...), which waits, or "
+    "give RagGuard a store, which drops nothing"
 )
 
 

@@ -126,7 +126,7 @@ async def test_what_is_no_relevance_is_left_to_the_reader():
 
 def test_reranker_is_refused_as_the_reader():
     for make in (lambda e: RagGuard(e, store=None), DistractorGuard):
-        with pytest.raises(InvalidInput, match="reranker judges alone"):
+        with pytest.raises(InvalidInput, match="reranker only judges"):
             make("rerank:http://127.0.0.1:9/v1")
 
 
