@@ -71,7 +71,7 @@ class Corrections:
             (name, one.raw, one.value, one.low, one.high, one.labels, one.weight)
             for name, one in self.means.items()
         )
-        check = "p_relevant by the judge's errors on the labels alone, as a check"
+        check = "p_relevant by the judge's errors on only the labels, as a check"
         notes = [] if self.rogan_gladen is None else [f"{check}: {self.rogan_gladen:.3f}."]
         notes += [f"{remark}." for remark in self.remarks]
         title = "Means over questions, corrected by labels"
@@ -248,7 +248,7 @@ def _checked(runs: Iterable[ScoredRun], labels: Sequence[Label]) -> set[Place]:
         for label in by_item.get(item.place, ()):
             check_text(label, item.digest)
             if label.judge != item.judge:
-                allowed = f"{item.judge}: labels are drawn by the judge's numbers; label anew, or score with that judge"
+                allowed = f"{item.judge}: labels are drawn by the judge's numbers; label again, or score with that judge"
                 raise InvalidInput(f"label of run {item.place[1]}", label.judge, allowed)
             places.add(item.place)
     return places
@@ -379,7 +379,7 @@ def judge_tables(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str)
     beside = ("label", "judge beside", "items", "precision", "recall", "κ", "AUC")
     drawn = (
         "Labels are drawn where the judge is unsure, so that it agrees with people more often than here. Of grades: "
-        f"4 and 5 are relevant, κ has quadratic weights. κ and AUC are told from {FEWEST} items on."
+        f"4 and 5 are relevant, κ has quadratic weights. κ and AUC are shown from {FEWEST} items on."
     )
     return [
         Table("judge-labels", "The judge beside people", beside, tuple(rows), notes=(drawn,)),
