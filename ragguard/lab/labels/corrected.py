@@ -248,7 +248,7 @@ def _checked(runs: Iterable[ScoredRun], labels: Sequence[Label]) -> set[Place]:
         for label in by_item.get(item.place, ()):
             check_text(label, item.digest)
             if label.judge != item.judge:
-                allowed = f"{item.judge}: labels are drawn by the judge's numbers; label again, or score with that judge"
+                allowed = f"{item.judge}: labels are drawn by the judge's numbers; label again, or score by that one"
                 raise InvalidInput(f"label of run {item.place[1]}", label.judge, allowed)
             places.add(item.place)
     return places
