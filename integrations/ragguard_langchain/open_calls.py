@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from ragguard.capture.decisions import Verdict, joined
+from ragguard.capture.decisions import Verdict
 from ragguard.capture.documents import snapshot, unpacked
 from ragguard.capture.events import TurnKey
 from ragguard.capture.model_calls import TOOL_CALL
@@ -20,7 +19,7 @@ from ragguard.capture.pipeline_run import ToolEnd, ToolResult, guard_decided, to
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.splitters import Splitter, search_results
-from ragguard.records import Decision, Passage, TraceContext
+from ragguard.records import TraceContext
 from ragguard.runtime.faults import NOTICES
 from ragguard_langchain.messages import Metadata, block_texts, tool_message, tool_text
 from ragguard_langchain.spans import span_of
@@ -41,8 +40,6 @@ class OpenCall:
 
     step_id = ""
     """The id of the retrieval that this call is, or is a part of."""
-    outer_step = ""
-    """The id of the retrieval around this one, for a retrieval that is a part of another one."""
     is_step = False
     """True where this call itself is that retrieval."""
 
@@ -110,10 +107,10 @@ class OpenCall:
         trace = span_of(self.id, retrieval=bool(name))
         if trace is None and not name and tool is not None:
             trace = tool.trace
-        self.outer_step, self.step_id = self.step_id, run.id if whole else str(self.id)
+        within, self.step_id = self.step_id, run.id if whole else str(self.id)
         self.is_step = True
         run.recorder.step_started(
-            self.step_id, run.id, query, within=self.outer_step, tool=self.tool, name=name, turn=self.turn,
+            self.step_id, run.id, query, within=within, tool=self.tool, name=name, turn=self.turn,
             metadata=about, started_ns=started_ns, trace=trace or (run.trace if whole else "here"), top_k=top_k,
             followed=True,
         )  # fmt: skip
@@ -124,33 +121,7 @@ class OpenCall:
     ) -> None:
         """Closes the step of this call: with a snapshot of the documents that the call returned, or with what `unpack`
         takes apart."""
-        candidates, decision = self._judged(found if unpack is None else None)
-        self.run.recorder.step_ended(
-            self.step_id,
-            found,
-            unpack=unpack or unpacked,
-            candidates=candidates,
-            decision=decision,
-            trace=trace,
-        )
-
-    def _judged(self, taken: list[Any] | None) -> tuple[list[Passage] | None, Decision | None]:
-        """Returns what a retrieval found before the guards inside it dropped passages, and what these guards decided.
-
-        `taken` is None for a tool that gave one string: that string is split later, so the candidates are what the
-        guards let through."""
-        run = self.run
-        verdicts = run.verdicts.pop(self.step_id, None) if run.verdicts else None
-        if not verdicts:
-            return None, None
-        if self.outer_step:
-            parts = [replace(verdict, part=True) for verdict in verdicts]
-            run.verdicts.setdefault(self.outer_step, []).extend(parts)
-        if taken is not None:
-            return joined(verdicts, unpacked(taken))
-        if len(verdicts) == 1:
-            return verdicts[0].judged, verdicts[0].decision
-        return joined(verdicts, [passage for verdict in verdicts for passage in verdict.decision.kept])
+        self.run.recorder.step_ended(self.step_id, found, unpack=unpack or unpacked, trace=trace)
 
     def end_tool(self, tools: Mapping[str, Splitter], result: ToolResult) -> None:
         """Ends a call of a tool with its result; a part of another retrieval reports nothing itself."""
@@ -181,7 +152,7 @@ class OpenCall:
         """Records a guard's decision that was made in this call: it is about the retrieval around the call, else about
         retrievals that have ended."""
         if self.step_id:
-            self.run.verdicts.setdefault(self.step_id, []).append(verdict)
+            self.run.recorder.step_judged(self.step_id, verdict)
         else:
             add_decision(self.run.recorder, self.run.id, verdict, query, tool_call)
 

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from ragguard.capture.decisions import Verdict
 from ragguard.capture.documents import unpacked
 from ragguard.capture.pipeline_run import NAME, REFERENCES, PipelineRun, kept_metadata
 from ragguard.capture.recorder import Recorder, is_paused, trace_context
@@ -45,8 +44,6 @@ class TreeRun(PipelineRun):
         """The id of the tree's first call."""
         self.question, self.name, self.given = question, name, metadata
         """`given` is the metadata of the call's config."""
-        self.verdicts: dict[str, list[Verdict]] = {}
-        """The verdicts of guards inside a retrieval, while it is open."""
 
     def open(self) -> None:
         """Begins the run, once, with what the metadata of its call say of it."""

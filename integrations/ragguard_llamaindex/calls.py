@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextvars import ContextVar, Token
-from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
 
@@ -152,7 +151,7 @@ class Call:
     retrieved: list[str] | None = None
     """The ids of the steps that were made in this tool call, at any depth."""
     verdicts: Sequence[Verdict] = ()
-    """The decisions that guards made inside a postprocessor or a retrieval."""
+    """The decisions that guards made inside a postprocessor."""
     condenses = False
     """True for a chat engine that makes a standalone question of what the user says."""
     standalone = ""
@@ -291,14 +290,6 @@ def asked_in(kind: Kind, arguments: Mapping[str, Any]) -> str:
 def given_in(kind: Kind, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the input of a call by name: its arguments, or the fields of the event that starts a workflow."""
     return fields_of(arguments.get("start_event")) if kind is Kind.WORKFLOW else arguments
-
-
-def hand_verdicts_on(around: Call, verdicts: Sequence[Verdict], *, parts: bool = False) -> None:
-    """Adds verdicts to those of the innermost retrieval or postprocessor around, which reports them at its end."""
-    holder = next((one for one in chain(around) if one.kind in (Kind.RETRIEVER, Kind.POSTPROCESSOR)), None)
-    if holder is not None:
-        parts = parts or holder is not around
-        holder.verdicts = [*holder.verdicts, *(replace(one, part=one.part or parts) for one in verdicts)]
 
 
 def hexadecimal(span_id: str) -> str:

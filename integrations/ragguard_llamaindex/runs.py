@@ -12,6 +12,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -47,7 +48,6 @@ from ragguard_llamaindex.calls import (
     Kind,
     chain,
     given_in,
-    hand_verdicts_on,
     hexadecimal,
 )
 from ragguard_llamaindex.messages import (
@@ -184,8 +184,13 @@ class RunWriter:
         if not call.verdicts:
             return
         self.begin(call.run)
-        if around.kind is Kind.POSTPROCESSOR or around.step_id:
-            hand_verdicts_on(around, call.verdicts)
+        if around.kind is Kind.POSTPROCESSOR:
+            around.verdicts = [*around.verdicts, *call.verdicts]
+            return
+        if around.step_id:
+            for verdict in call.verdicts:
+                part = verdict.part or around.kind is not Kind.RETRIEVER
+                self.recorder.step_judged(around.step_id, replace(verdict, part=part))
             return
         tool = next((one for one in chain(around) if one.kind is Kind.TOOL), None)
         among = () if tool is None else tool.retrieved or ()

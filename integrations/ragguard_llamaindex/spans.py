@@ -19,7 +19,7 @@ from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.workflow import InputRequiredEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
-from ragguard.capture.decisions import Verdict, joined
+from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CaptureOptions
 from ragguard.capture.handle import innermost, status_of
 from ragguard.capture.recorder import Recorder, is_paused, trace_context
@@ -37,7 +37,6 @@ from ragguard_llamaindex.calls import (
     asked_in,
     chain,
     describe_call,
-    hand_verdicts_on,
     hexadecimal,
     inner_call,
     kind_of,
@@ -309,19 +308,15 @@ class Spans:
             return
         if self.recorder.wants(call.step_id):
             found = taken(result)
-            candidates = decision = None
-            if call.verdicts:
-                candidates, decision = joined(call.verdicts, unpacked(found))
             self.recorder.step_ended(
-                call.step_id, found, unpack=unpacked, candidates=candidates, decision=decision,
-                trace=span_of(call.id, retrieval=True), bodies=partial(bare, found),
-            )  # fmt: skip
-            if call.parent is None:
-                pass
-            elif not call.parent.step_id:
+                call.step_id,
+                found,
+                unpack=unpacked,
+                trace=span_of(call.id, retrieval=True),
+                bodies=partial(bare, found),
+            )
+            if call.parent is not None and not call.parent.step_id:
                 note_step(call.parent, call.step_id)
-            elif call.verdicts:
-                hand_verdicts_on(call.parent, call.verdicts, parts=True)
         if call.parent is None and not call.run.over:
             self.runs.end(call, None)
 

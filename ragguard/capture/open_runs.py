@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -226,8 +226,10 @@ class OpenRuns:
                 return
             run.steps.pop(retrieval.id, None)
             retrieval.status, retrieval.ended_ns = status, time.time_ns()
-            if retrieval.outer is not None:
-                retrieval.outer.parts = [*(retrieval.outer.parts or ()), retrieval]
+            if (outer := retrieval.outer) is not None:
+                outer.parts = [*(outer.parts or ()), retrieval]
+                for verdict in retrieval.verdicts or ():
+                    self.judge(outer.id, replace(verdict, part=True))
                 return
             self.counts["steps"] += 1
             event = StepEnded(retrieval.as_step, run.id)
@@ -238,6 +240,12 @@ class OpenRuns:
             )
             run.emitting += 1
         self.emit(run, event)
+
+    def judge(self, step_id: str, verdict: Verdict) -> None:
+        """Adds the verdict of a guard inside an open retrieval."""
+        with self.lock:
+            if (retrieval := self.steps.get(step_id)) is not None:
+                retrieval.verdicts = [*(retrieval.verdicts or ()), verdict]
 
     def amend(self, event: StepAmended, run: OpenRun | None = None) -> None:
         """Hands on what the model got of a step that has ended in an open run, or in the `run` that is closed now."""

@@ -21,6 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ragguard.capture.answer_flow import Texts
+from ragguard.capture.decisions import Verdict
 from ragguard.capture.events import CALLER_ID, UNNAMED, RunEnded, RunNames, RunStarted, StepAmended, TurnKey
 from ragguard.capture.model_calls import Bodies
 from ragguard.capture.open_runs import Collected, EventIntake, GivesAdvice, OpenRun, OpenRuns
@@ -279,6 +280,11 @@ class Recorder:
         """Notes that what is given as the passages of an open retrieval is what the model gets."""
         if (retrieval := self.here.steps.get(step_id)) is not None:
             retrieval.followed = False
+
+    @never_raises
+    def step_judged(self, step_id: str, verdict: Verdict) -> None:
+        """Notes the verdict of a guard inside an open retrieval, whose candidates are then what the guard was given."""
+        self.here.judge(step_id, verdict)
 
     def step_ended(
         self, step_id: str, passages: Any, *, unpack: Unpack | None = None, candidates: list[Passage] | None = None,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.events import RunEnded, RunStarted, StepEnded, TurnKey
 from ragguard.capture.model_calls import DELIVERED, UNKNOWN, Bodies
 from ragguard.capture.snapshot import OwnPassages, passages_of
@@ -56,6 +57,8 @@ class Retrieval:
     unpack: Unpack | None = None
     candidates: list[Passage] | None = None
     decision: Decision | None = None
+    verdicts: list[Verdict] | None = None
+    """The verdicts of guards inside the retrieval."""
     k: object = None
     """The number of passages for which there is a place, as the application says; checked when the step is read."""
     top_k: int | None = None
@@ -72,16 +75,19 @@ class Retrieval:
         passages, metadata = unpacked(self.found, self.unpack, self.metadata or {}, self.tool or self.name)
         parts = [part._as_part() for part in sorted(self.parts or (), key=lambda part: part.started_ns)]
         found = {(one.id, one.text): one for part in parts if part.status == "ok" for one in part.passages}
-        candidates = passages if self.candidates is None else self.candidates
+        candidates, decision = self.candidates, self.decision
+        if self.verdicts and self.status == "ok":
+            candidates, decision = joined(self.verdicts, passages)
         # Where a step returned fewer than its parts, as after a reranker or a cut, theirs are the candidates, too. It
         # may have returned what none of them found: extracts, or the parents of chunks.
         returned = {(one.id, one.text) for one in passages}
-        if self.candidates is None and found and found.keys() - returned:
+        if candidates is None:
             new = [one for one in passages if (one.id, one.text) not in found]
-            candidates = [*new, *found.values()]
+            candidates = [*new, *found.values()] if found.keys() - returned else passages
         k: int | None = None
         if self.k is None:
-            k = self._asked_for(len(passages), len(found))
+            before = len(passages) + (0 if decision is None else len(decision.dropped))
+            k = self._asked_for(before, len(found))
         else:
             try:
                 k = checked_k(self.k, len(passages))
@@ -90,14 +96,13 @@ class Retrieval:
         return RetrievalStep(
             self.id, self.run_id, self.index, self.turn, query=self.query, passages=passages,
             candidates=candidates, started_ns=self.started_ns, ended_ns=self.ended_ns, status=self.status,
-            tool=self.tool, sub_steps=parts, error=self.error, decision=self.decision, trace=self.trace,
+            tool=self.tool, sub_steps=parts, error=self.error, decision=decision, trace=self.trace,
             metadata=metadata, k=k,
         )  # fmt: skip
 
-    def _asked_for(self, delivered: int, found: int) -> int | None:
+    def _asked_for(self, before: int, found: int) -> int | None:
         """Returns the `top_k` of this retriever, or the largest of its parts where all that they `found` went on to the
-        guard or the model; None where the retriever gave more passages than its `top_k`."""
-        before = delivered + (0 if self.decision is None else len(self.decision.dropped))
+        guard or the model; None where there were more passages `before` the guard than its `top_k`."""
         top_k = self.top_k
         if top_k is None and self.parts and found == before:
             asked = [part.top_k for part in self.parts]
