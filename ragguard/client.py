@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, overload
 from uuid import UUID
 
+from ragguard.analysis.frames import Frame
 from ragguard.capture.handle import RunHandle, Thumb
 from ragguard.capture.recorder import Recorder
 from ragguard.engines.base import Engine
@@ -184,6 +185,17 @@ class RagGuard:
         """Returns the scores that could not be given for a run, and why."""
         self._service.wait_until_written()
         return self._service.store.failures(self._stored_id(run))
+
+    def frame(self, rows: str = "questions") -> Any:
+        """Returns all runs as a wide table of pyarrow, which `pandas.DataFrame.from_arrow`, `table.to_pandas()` and
+        `polars.from_arrow` take; needs the extra `arrow`.
+
+        Args:
+            rows: A row for each of the `questions`, `hops` or `passages`. Beside its texts it has a column for each
+                score; that of a question is the mean over its hops or passages, as `ragguard compare` has it.
+        """
+        self._service.wait_until_written()
+        return Frame.of(rows, lambda read: iter(read(self._service.store))).arrow()
 
     def feedback(self, run: str | Run | RunHandle, thumb: Thumb, note: str = "") -> bool:
         """Keeps what somebody says of a run, open or not, as `feedback` in its metadata, in place of what was said

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ragguard.analysis.cause_tables import count_tables
+from ragguard.analysis.frames import Frame
 from ragguard.analysis.hops import hop_table
 from ragguard.analysis.page import selection_numbers, summary, write_html
 from ragguard.analysis.wording import (
@@ -45,6 +46,10 @@ from ragguard.text.plain import counted
 def run(
     data: Annotated[str, typer.Argument(help="A store, or a folder of scored parts.")] = "ragguard.db",
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page there instead.")] = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write a table there instead, as CSV.")] = None,
+    rows: Annotated[
+        str, typer.Option(help="With --csv: a row for each of the questions, hops or passages.")
+    ] = "questions",
     run_id: Annotated[str | None, typer.Option("--run", help="Show one run with all its hops.")] = None,
     most: Annotated[
         int | None,
@@ -71,22 +76,26 @@ def run(
     if run_id == "":
         raise InvalidInput("--run", run_id, "an id, or a part of one")
     if following:
-        others = {"--run": run_id, "--html": html, "--json": as_json, "--labels": labels}
+        others = {"--run": run_id, "--html": html, "--csv": csv, "--json": as_json, "--labels": labels}
         refuse_together(("--follow", True), *others.items())
-    refuse_together(("--run", run_id), ("--html", html))
-    refuse_together(("--json", as_json), ("--html", html))
-    refuse_together(("--most", most), ("--html", html), ("--run", run_id))
-    refuse_together(("--cause", cause), ("--html", html), ("--run", run_id))
+    refuse_together(("--run", run_id), ("--html", html), ("--csv", csv))
+    refuse_together(("--json", as_json), ("--html", html), ("--csv", csv))
+    refuse_together(("--most", most), ("--html", html), ("--csv", csv), ("--run", run_id))
+    refuse_together(("--cause", cause), ("--html", html), ("--csv", csv), ("--run", run_id))
     if cause is not None:
         one_of("--cause", cause, [*CAUSES])
-    refuse_together(("--labels", labels), ("--html", html), ("--run", run_id))
+    refuse_together(("--labels", labels), ("--html", html), ("--csv", csv), ("--run", run_id))
     check_output("--html", html)
+    check_output("--csv", csv)
     if following:
         follow(Path(data), most or _MOST)
         return
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     source = open_source(data)
-    if html is not None:
+    if csv is not None:
+        count = Frame.of(rows, source.each).write_csv(csv)
+        say(f"{counted(count, 'row')} written to {csv}")
+    elif html is not None:
         title = f"ragguard: {Path(data).name}"
         count = write_html(source.overviews(), html, title, lambda: source.remarks)
         say(f"{counted(count, 'run')} written to {html}; open it in a browser")
