@@ -32,9 +32,9 @@ Row: TypeAlias = dict[str, Any]
 ReadStores: TypeAlias = Callable[[Callable[[StoreReader], Iterable[Any]]], Iterator[Any]]
 """Yields what a function reads of each store, such as `ScoredSource.each`."""
 LEVELS: Mapping[str, Level] = {"questions": "run", "hops": "step", "passages": "passage"}
-"""What a row may be, and the level of the scores that it has."""
+"""The kinds of rows, each with the level of the scores that it has."""
 _SEVERAL = " | "
-"""What stands between several references or passages in one cell."""
+"""The text between several references in one cell."""
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 """The beginnings of texts that spreadsheets compute."""
 

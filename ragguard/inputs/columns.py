@@ -35,10 +35,10 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "run_id", "question_id"),
     "context_ids": ("context_ids", "retrieved_context_ids", "retrieved_ids"),
 }  # fmt: skip
-"""What a run is made of, and the names of columns that hold it, the more telling first."""
+"""The parts of a run, each with the names of columns that hold it, the more telling first."""
 NEEDED = ("question", "contexts")
 _SEPARATORS = ("|", ";", "\n\n")
-"""What may stand between contexts in one cell; it is only said, since a text may hold it as well."""
+"""The texts that may stand between contexts in one cell; they are only named, since a text may hold them as well."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Columns:
 
     names: Mapping[str, str]
     separator: str = ""
-    """What stands between contexts in a cell without a list; "": such a cell is one context."""
+    """The text between contexts in a cell without a list; "": such a cell is one context."""
     remarks: Counter[str] = field(default_factory=Counter)
 
     @classmethod

@@ -49,12 +49,12 @@ WANTED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a user may say of an input."""
+    """The options by which a user describes an input."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     """Columns of a table by what they hold: see `columns.NAMES`."""
     separator: str = ""
-    """What stands between the contexts in a cell of a table."""
+    """The text between the contexts in a cell of a table."""
     since: str = ""
     """Of a server of traces: the time since which they began."""
     tools: Sequence[str] = ()
