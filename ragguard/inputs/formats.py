@@ -56,7 +56,7 @@ class ReadOptions:
     separator: str = ""
     """The text between the contexts in a cell of a table."""
     since: str = ""
-    """Of a server of traces: the time since which they began."""
+    """The time since which traces of a server began."""
     tools: Sequence[str] = ()
     """Tools whose results are retrieved passages, whatever their form, such as `read_file`."""
 
