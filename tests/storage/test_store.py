@@ -395,7 +395,18 @@ def test_path_where_no_store_can_be_is_refused_at_once(tmp_path):
         StoreReader(tmp_path / "s.db")
 
 
-@pytest.fixture(params=["body = 'no JSON'", "body = '[1]'"])
+_OF_R1 = "run = (SELECT seq FROM runs WHERE id = 'r1')"
+
+
+@pytest.fixture(
+    params=[
+        "runs SET body = 'no JSON' WHERE id = 'r1'",
+        "runs SET body = '[1]' WHERE id = 'r1'",
+        "runs SET question = x'ff00' WHERE id = 'r1'",
+        "runs SET started_ns = 'noon' WHERE id = 'r1'",
+        f"steps SET query = x'ff00' WHERE {_OF_R1}",
+    ]
+)
 def path(tmp_path, request):
     """A store of three runs, of which r1 cannot be read."""
     store = Store(tmp_path / "s.db")
@@ -403,7 +414,7 @@ def path(tmp_path, request):
     store.close()
     connection = sqlite3.connect(tmp_path / "s.db")
     with connection:
-        connection.execute(f"UPDATE runs SET {request.param} WHERE id = 'r1'")
+        connection.execute(f"UPDATE {request.param}")
     connection.close()
     return tmp_path / "s.db"
 

@@ -12,7 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import NamedTuple
 
-from ragguard.facts.causes import OPEN, CauseCounts, CauseNote, DocumentCount, DocumentUse, most, note_of
+from ragguard.facts.causes import (
+    CAUSES,
+    OPEN,
+    CauseCounts,
+    CauseNote,
+    DocumentCount,
+    DocumentUse,
+    most,
+    note_of,
+)
 from ragguard.storage.sqlite.layout import dump, storable
 from ragguard.storage.sqlite.rows import UNREADABLE, chunks, has_causes, scored_at
 
@@ -61,8 +70,9 @@ def notes_at(db: sqlite3.Connection, seqs: Iterable[int]) -> dict[int, CauseNote
     found: dict[int, CauseNote] = {}
     if has_causes(db):
         for seq, cause, documents, retrievers in chunks(db, _FRESH, wanted):
-            uses = [DocumentUse.of(id, flags) for id, flags in json.loads(documents)]
-            found[seq] = CauseNote(cause, uses, json.loads(retrievers))
+            if cause in CAUSES:  # else another program wrote it
+                uses = [DocumentUse.of(id, flags) for id, flags in json.loads(documents)]
+                found[seq] = CauseNote(cause, uses, [*map(storable, json.loads(retrievers))])
     for seq, scored in scored_at(db, [seq for seq in wanted if seq not in found]).items():
         found[seq] = note_of(scored.run, scored.scores)
     return found

@@ -17,7 +17,7 @@ from ragguard.facts.run_view import RunView
 from ragguard.facts.scores import Way
 from ragguard.records import CUT_TOKENS, LEFT_OUT, PROVISIONAL, Level, Score, ScoredRun, Usage
 from ragguard.storage.sqlite.layout import Data
-from ragguard.storage.sqlite.rows import chunks, failures_at, origins_of, runs_at, usage_of
+from ragguard.storage.sqlite.rows import check_types, chunks, failures_at, origins_of, runs_at, usage_of
 from ragguard.storage.sqlite.score_rows import IS_PROVISIONAL, left_out, ways_at
 
 SCALE = 10_000
@@ -122,6 +122,8 @@ def _gathered(
     connection: sqlite3.Connection, seqs: Iterable[int], left_out: Iterable[int] = ()
 ) -> list[sqlite3.Row]:
     """Returns the scores of runs, a row a run, without those of some origins."""
+    seqs = list(seqs)
+    check_types(connection, seqs, "scores")
     statement = _SCORES_OF_RUNS.replace("{left_out}", json.dumps([*left_out]))
     return list(chunks(connection, statement, seqs))
 

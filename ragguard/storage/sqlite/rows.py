@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from sqlite3 import Row
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from ragguard.facts.causes import CAUSES
 from ragguard.facts.leads import with_leads
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun, Usage
 from ragguard.schema import of_row, other_fields, row_data, row_values
 from ragguard.storage.sqlite.layout import Data, dump, storable
 from ragguard.storage.sqlite.passages import PassageTable, digests_in
+from ragguard.text.plain import counted
 
 Texts: TypeAlias = Mapping[str, str]
 """Texts by their digests in hexadecimal digits."""
@@ -144,14 +146,53 @@ _SCORES = (
     "SELECT scores.seq, run, name, value, level, step_id, passage_id, position, stderr, label, explanation, usage, "
     "sub_question, expectation, metadata, stage, origin FROM scores WHERE {} ORDER BY scores.seq"
 )
-_ORIGINS = (
-    "SELECT id, reference_source, engine, prompts, scorer, version, references_hash FROM origins "
-    "WHERE id IN ({})"
-)
+_ORIGIN_COLUMNS = "reference_source", "engine", "prompts", "scorer", "version", "references_hash"
+_ORIGINS = f"SELECT id, {', '.join(_ORIGIN_COLUMNS)} FROM origins WHERE id IN ({{}})"
+
+
+_TEXT, _MAY_BE_TEXT, _WHOLE = "{} IS 'text'", "{} IN ('text', 'null')", "{} IS 'integer'"
+_NUMBER, _MAY_BE_NUMBER = "{} IN ('real', 'integer')", "{} IN ('real', 'integer', 'null')"
+_TYPES: Final[Mapping[str, Mapping[str, str]]] = {
+    "runs": {"id name question status body": _TEXT, "answer": _MAY_BE_TEXT, "started_ns ended_ns": _WHOLE},
+    "steps": {"id query status tool body": _TEXT, "idx turn started_ns ended_ns": _WHOLE, "k": _MAY_BE_NUMBER},
+    "scores": {
+        "name level step_id passage_id stage label explanation usage metadata": _TEXT, "value": _NUMBER,
+        "stderr expectation position sub_question": _MAY_BE_NUMBER, "origin": _WHOLE,
+    },
+    "failures": {"step_id scorer error message": _TEXT, "attempts occurred_ns": _WHOLE},
+}  # fmt: skip
+"""The types of columns by table, as SQL conditions; SQLite itself takes any value in any column."""
+_WRONG_TYPES: Final = {
+    table: f"SELECT count(*) FROM {table} WHERE {'seq' if table == 'runs' else 'run'} IN ({{}}) AND NOT ("
+    + " AND ".join(
+        condition.format(f"typeof({column})")
+        for names, condition in columns.items()
+        for column in names.split()
+    )
+    + ")"
+    for table, columns in _TYPES.items()
+}
+_ALL_TEXTS = " AND ".join(_TEXT.format(f"typeof({column})") for column in _ORIGIN_COLUMNS)
+_WRONG_ORIGINS: Final = f"SELECT count(*) FROM origins WHERE NOT ({_ALL_TEXTS})"
+
+
+def check_types(connection: sqlite3.Connection | sqlite3.Cursor, seqs: Collection[int], table: str) -> None:
+    """Raises a TypeError if another program has put a value of another type into a row of a table, of the runs with
+    these `seq`."""
+    wrong = sum(number for (number,) in chunks(connection, _WRONG_TYPES[table], seqs))
+    if table == "scores":
+        wrong += connection.execute(_WRONG_ORIGINS).fetchone()[0]
+    if wrong:
+        raise TypeError(
+            f"a value in {counted(wrong, 'row')} of the table {table} has another type than its column"
+        )
 
 
 def runs_at(connection: sqlite3.Connection, seqs: Iterable[int], *, texts: bool = True) -> dict[int, Run]:
     """Returns the runs with these `seq`, with their steps, in order; raises where a row cannot be read."""
+    seqs = list(seqs)
+    check_types(connection, seqs, "runs")
+    check_types(connection, seqs, "steps")
     heads, steps = rows_at(connection, seqs)
     known = texts_of(connection, [body for _, body in heads + steps]) if texts else {}
     runs = {row["seq"]: run_of(row, body, known) for row, body in heads}
@@ -160,7 +201,7 @@ def runs_at(connection: sqlite3.Connection, seqs: Iterable[int], *, texts: bool 
         run.steps.append(step_of(row, body, run.id, known))
     if has_causes(connection):
         for seq, cause in chunks(connection, "SELECT run, cause FROM causes WHERE run IN ({})", runs):
-            runs[seq].cause = cause
+            runs[seq].cause = cause if cause in CAUSES else ""
     return {seq: with_leads(run) for seq, run in runs.items()} if texts else runs
 
 
@@ -174,6 +215,7 @@ def scores_at(
 ) -> dict[int, list[Score]]:
     """Returns the scores of the runs (`seq` → id), or those that no sink has received yet, in the order in which they
     were stored."""
+    check_types(connection, runs, "scores")
     scores: dict[int, list[Score]] = {seq: [] for seq in runs}
     cursor = connection.cursor()
     cursor.row_factory = None  # plain tuples, since there may be a million rows
@@ -212,6 +254,7 @@ def _score_of(row: Sequence[Any], run_id: str, origin: Origin) -> Score:
 
 def failures_at(connection: sqlite3.Connection, runs: Mapping[int, str]) -> dict[int, list[Failure]]:
     """Returns the failures of the runs (`seq` → id)."""
+    check_types(connection, runs, "failures")
     failures: dict[int, list[Failure]] = {seq: [] for seq in runs}
     for row in chunks(connection, "SELECT * FROM failures WHERE run IN ({}) ORDER BY seq", runs):
         failures[row["run"]].append(
@@ -247,7 +290,10 @@ def texts_of(connection: sqlite3.Connection, bodies: Sequence[Data]) -> dict[str
     """Returns the texts that bodies need, by digest."""
     wanted = {digest for body in bodies for digest in digests_in(body)}
     rows = chunks(connection, "SELECT digest, text FROM passages WHERE digest IN ({})", wanted)
-    return {row["digest"].hex(): row["text"] for row in rows}
+    texts = {row["digest"].hex(): row["text"] for row in rows}
+    if not all(isinstance(text, str) for text in texts.values()):
+        raise TypeError("the text of a passage is none")
+    return texts
 
 
 def chunks(

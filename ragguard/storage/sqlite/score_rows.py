@@ -21,7 +21,7 @@ from ragguard.facts.scores import Way, ways_that_count
 from ragguard.records import PROVISIONAL, Level, Score, Usage, places_of
 from ragguard.storage.sqlite.cause_rows import notes_at
 from ragguard.storage.sqlite.layout import DIGEST_BYTES, dump, storable
-from ragguard.storage.sqlite.rows import chunks, usage_of, usage_text
+from ragguard.storage.sqlite.rows import check_types, chunks, usage_of, usage_text
 from ragguard.text.plain import plain_metadata
 
 COLUMNS: Final = (
@@ -231,6 +231,8 @@ _MEANS = (
 
 def means_at(connection: sqlite3.Connection, seqs: Iterable[int]) -> dict[int, RunMeans]:
     """Returns the runs with these `seq`; raises where a row cannot be read."""
+    seqs = list(seqs)
+    check_types(connection, seqs, "scores")
     rows = chunks(connection, "SELECT seq, question FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
     runs = {seq: RunMeans(storable(question)) for seq, question in rows}
     for seq, k, passages, candidates, kept, dropped in chunks(connection, _STEPS, seqs):
