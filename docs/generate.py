@@ -333,7 +333,7 @@ def telemetry() -> str:
     lines += ["### With an index in the name", "", "| attribute | meaning |", "|---|---|"]
     lines += [f"| `{pattern}` | {meaning} |" for pattern, meaning in names.PATTERNS.items()]
     lines += ["", "### Events", "", "| name | meaning |", "|---|---|"]
-    lines += [f"| `{names.EVENT_EVALUATION}` | one score, or one failure with `error.type` |"]
+    lines += [f"| `{event}` | {meaning} |" for event, meaning in names.EVENTS.items()]
     lines += ["", "### Metrics", "", "| metric | kind | unit | meaning |", "|---|---|---|---|"]
     for metric, (kind, unit, meaning) in names.METRICS.items():
         lines.append(f"| `{metric}` | {kind} | {unit} | {meaning} |")

@@ -114,7 +114,7 @@ def _question_row(view: RunView, means: RunMeans, numbers: Mapping[Series, str])
         "answer": run.answer,
         "reference": _SEVERAL.join(run.references or ()) or None,
         "verdict": view.answer_verdict or None,
-        "cause": cause_of(run, view.counted.all, view.explanation),
+        "cause": cause_of(view),
         "decided_by": view.explanation.text,
         "name": run.name or None,
         "status": run.status,

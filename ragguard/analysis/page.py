@@ -173,7 +173,7 @@ def summary(overview: Overview) -> Data:
         "udcg": _value(view.find("udcg_context")),
         "coverage": _value(view.find("coverage_total")),
         "answer": view.answer_verdict,
-        "cause": cause_of(run, view.counted.all, view.explanation),
+        "cause": cause_of(view),
         "failures": len(view.failures),
         "provisional": view.provisional,
         "session": str(run.metadata.get("session_id") or run.metadata.get("thread_id") or ""),

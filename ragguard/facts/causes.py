@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ragguard.facts.explanation import Explanation, explain
+from ragguard.facts.run_view import RunView
 from ragguard.facts.steps import view_step
-from ragguard.records import Passage, RetrievalStep, Run, Score
+from ragguard.records import Passage, RetrievalStep
 
 UNJUDGED = "unjudged"
 """Counted for a run whose answer was not judged: no answer, no reference to judge by, or a model that could not."""
@@ -86,17 +86,10 @@ class CauseNote:
     """The names of the tools or retrievers that the run used."""
 
 
-def note_of(run: Run, scores: Sequence[Score], explanation: Explanation | None = None) -> CauseNote:
-    """Returns what a run counts as, by its scores.
-
-    Args:
-        run: The run.
-        scores: All scores of the run.
-        explanation: What `explain` says of them; None: it is asked.
-    """
-    found = explanation or explain(run, scores)
-    retrievers = dict.fromkeys(filter(None, map(retriever_of, run.steps)))
-    return CauseNote(cause_of(run, scores, found), _documents(run, scores, found), [*retrievers])
+def note_of(view: RunView) -> CauseNote:
+    """Returns what a run counts as, by its scores."""
+    retrievers = dict.fromkeys(filter(None, map(retriever_of, view.run.steps)))
+    return CauseNote(cause_of(view), _documents(view), [*retrievers])
 
 
 def document_id(passage: Passage) -> str:
@@ -110,19 +103,21 @@ def retriever_of(step: RetrievalStep) -> str:
     return step.tool or (retriever if isinstance(retriever, str) else "")
 
 
-def cause_of(run: Run, scores: Sequence[Score], explanation: Explanation) -> str:
+def cause_of(view: RunView) -> str:
     """Returns what a run counts as, one of `CAUSES`."""
+    run = view.run
     if run.status == "open":
         return OPEN
-    if not any(score.name == "answer_correct" and score.label for score in scores):
+    if not view.answer_verdict:
         return UNJUDGED
     if not run.steps and run.answer is None:  # of a score file, which holds no steps
         return UNEXPLAINED
-    return explanation.cause or UNEXPLAINED
+    return view.explanation.cause or UNEXPLAINED
 
 
-def _documents(run: Run, scores: Sequence[Score], explanation: Explanation) -> list[DocumentUse]:
+def _documents(view: RunView) -> list[DocumentUse]:
     """Returns what each document of a run did, a document that several hops found once."""
+    run, explanation = view.run, view.explanation
     misled = explanation.sources if explanation.cause in ("misled", "overturned") else frozenset()
     contested = explanation.sources | explanation.stating if explanation.cause == "contested" else frozenset()
     led = {
@@ -133,7 +128,7 @@ def _documents(run: Run, scores: Sequence[Score], explanation: Explanation) -> l
     }
     led |= {
         (one.step_id, one.position or 0)
-        for one in scores
+        for one in view.counted.all
         if one.name == "contribution" and one.label == "used"
     }
     facts: dict[str, int] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ragguard.facts.explanation import Explanation, explain_facts
 from ragguard.facts.run_facts import HopFacts, facts_of
@@ -82,16 +83,20 @@ class RunView:
         self.run = run
         self.failures = failures
         self.counted = CountedScores(scores)
-        facts = facts_of(run, self.counted)
-        self.explanation: Explanation = explain_facts(facts)
+        self._facts = facts_of(run, self.counted)
+        self.explanation: Explanation = explain_facts(self._facts)
         if ways is None:
             ways = ways_of(scores) if len(self.counted.all) < len(scores) else ()
         self.remarks = remarks_on_ways(ways)
         """Sentences on how the run was scored that a reader of its numbers has to know."""
+
+    @cached_property
+    def hops(self) -> list[HopView]:
+        """The hops in their order."""
         of_step = self.counted.by_step()
-        self.hops = [
+        return [
             _hop_view(hop, of_step.get(hop.seen.step.id, ()), self.explanation, self.counted)
-            for hop in facts.hops
+            for hop in self._facts.hops
         ]
 
     def find(self, name: str, stage: Stage = "passages") -> Score | None:

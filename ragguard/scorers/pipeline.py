@@ -23,6 +23,7 @@ from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.facts.causes import UNJUDGED, note_of
 from ragguard.facts.leads import with_leads
+from ragguard.facts.run_view import RunView
 from ragguard.metrics.distraction import RELEVANCES, Relevance
 from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, ScoredRun, Usage, new_id
 from ragguard.runtime.arguments import one_of
@@ -362,7 +363,7 @@ async def evaluate(run: Run, asking: Awaitable[Sequence[Result]]) -> ScoredRun:
     failures = [one for one in results if isinstance(one, Failure)]
     run = with_leads(run)
     if run.status != "open":
-        note = note_of(run, scores)
+        note = note_of(RunView(run, scores))
         run.cause = note.cause if note.cause != UNJUDGED else run.cause or UNJUDGED
     return ScoredRun(run, scores, failures, started_ns=started, ended_ns=time.time_ns())
 

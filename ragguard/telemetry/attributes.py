@@ -14,7 +14,7 @@ from ragguard.telemetry.values import Attributes, Content, Value, identifier
 from ragguard.text.plain import plain_metadata
 
 Event = tuple[str, dict[str, Value]]
-DOCUMENTS, SCORES = 20, 17
+DOCUMENTS, SCORES = 20, 14
 """The most documents of a step's span, and the most scores of an evaluation's: OpenTelemetry keeps 128 attributes, and
 would evict those which identify the span."""
 
@@ -39,6 +39,7 @@ class Writer:
             span.add(n.OI_OUTPUT, run.answer)
             if run.references:
                 span.add_json(n.RUN_REFERENCES, list(run.references))
+        span.add(n.GEN_AI_AGENT, run.name)
         session = run.metadata.get("session_id") or run.metadata.get("thread_id")
         span.add(n.OI_SESSION, None if session is None else identifier(session))
         span.add(n.RUN_CALLER_ID, run.metadata.get(CALLER_ID))
@@ -82,7 +83,7 @@ class Writer:
         return _identified(span, "RETRIEVER", step.run_id, step)
 
     def lead(self, step: RetrievalStep, earlier_id: str) -> Attributes:
-        """Returns the attributes of the link from a step's evaluation to an earlier step that led to its query."""
+        """Returns the attributes of the link from a step to an earlier one that led to its query."""
         link = Attributes()
         leads = [lead for lead in step.led_by or () if earlier_id in lead.steps]
         positions = {one.position for lead in leads for one in lead.sources if one.step_id == earlier_id}
@@ -117,6 +118,28 @@ class Writer:
         span.add(n.ERROR_TYPE, decision.status if decision.status in ("timeout", "error", "unfit") else None)
         return _identified(span, "GUARDRAIL", step.run_id, step)
 
+    def guardrail(self, decision: Decision) -> Event:
+        """Returns the event of a guard's decision, as a draft of the conventions has it."""
+        event = Attributes()
+        event.add(n.GUARDRAIL_NAME, "ragguard")
+        event.add(n.GUARDRAIL_SOURCE, "retrieval")
+        event.add(n.GUARDRAIL_TYPE, "status")
+        event.add(n.GUARDRAIL_VALUE, decision.status)
+        event.add(n.GUARDRAIL_REASON, decision.reason)
+        return n.EVENT_GUARDRAIL, event.values
+
+    def experiment(self, run: Run, name: str, root: str) -> Attributes:
+        """Returns the attributes by which Langfuse knows a run as an item of an experiment; `root` is the id of its
+        span."""
+        span = Attributes()
+        if self.content.outputs and run.references:
+            span.add_json(n.EXPERIMENT_EXPECTED, list(run.references))
+        span.add(n.EXPERIMENT_ID, digest(name))
+        span.add(n.EXPERIMENT_NAME, identifier(name))
+        span.add(n.EXPERIMENT_ITEM, digest(run.question))
+        span.add(n.EXPERIMENT_ROOT, root)
+        return span
+
     def advice(self, advice: Advice, step: RetrievalStep) -> Attributes:
         """Returns the attributes of the span of advice that was given after a step."""
         span = Attributes()
@@ -150,7 +173,16 @@ class Writer:
         span = Attributes()
         single = [score for score in scores if score.level != "passage"]
         for index, score in enumerate(single[:SCORES]):
-            name = f"evaluations.{index}.evaluation"
+            name = f"{'trace.' if step is None else ''}evaluations.{index}.evaluation"
+            about = {
+                "stderr": score.stderr,
+                "level": score.level,
+                "scorer": score.scorer,
+                "engine": score.engine,
+            }
+            span.add_json(
+                f"{name}.metadata", {key: value for key, value in about.items() if value not in (None, "")}
+            )
             if self.content.texts:
                 span.add(f"{name}.explanation", score.explanation)
             span.add(f"{name}.label", score.label)
@@ -163,7 +195,9 @@ class Writer:
         self._usage(span, sum((score.usage for score in scores), Usage()))
         span.add(n.SCORE_ENGINE, ", ".join(sorted({score.engine for score in scores if score.engine})))
         span.add(n.SCORE_PROMPTS, ", ".join(sorted({score.prompts for score in scores if score.prompts})))
-        span.add(n.STEP_INDEX, None if step is None else step.index)
+        if step is not None:
+            span.add(n.STEP_INDEX, step.index)
+            span.add(n.LED_BY_STEPS, leading_steps(step) or None)
         if explanation is not None:
             quotes = self.content.inputs and self.content.outputs
             span.add(n.RUN_EXPLANATION, explanation.text if quotes else None)
@@ -214,6 +248,11 @@ class Writer:
         event.add(n.FAILURE_MESSAGE, failure.message if self.content.texts else None)
         event.add(n.FAILURE_RETRY, failure.will_retry)
         return n.EVENT_EVALUATION, event.values
+
+
+def leading_steps(step: RetrievalStep) -> list[str]:
+    """Returns the ids of the earlier steps that led to a step's query, each once."""
+    return list(dict.fromkeys(id for lead in step.led_by or () for id in lead.steps))
 
 
 def _identified(span: Attributes, kind: str, run_id: str, step: RetrievalStep | None = None) -> Attributes:

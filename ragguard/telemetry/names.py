@@ -28,6 +28,8 @@ class Name(str):
         return self
 
 
+SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai/0.1.0"
+"""The schema of the GenAI conventions that spans, events and metrics follow."""
 SPANS: tuple[Carrier, ...] = ("run", "step", "evaluation", "guard", "advice")
 
 
@@ -45,6 +47,12 @@ GEN_AI = (
     GEN_AI_VALUE := Name("gen_ai.evaluation.score.value", "double", "the score", "event"),
     GEN_AI_LABEL := Name("gen_ai.evaluation.score.label", "string", "the score in a word", "event"),
     GEN_AI_EXPLANATION := Name("gen_ai.evaluation.explanation", "string", "how it came about", "event", content=True),
+    GEN_AI_AGENT := Name("gen_ai.agent.name", "string", "the run's name", "run"),
+    GUARDRAIL_NAME := Name("gen_ai.guardrail.component.name", "string", "`ragguard`", "event"),
+    GUARDRAIL_TYPE := Name("gen_ai.guardrail.result.type", "string", "`status`", "event"),
+    GUARDRAIL_VALUE := Name("gen_ai.guardrail.result.value", "string", "what the guard did, or why not", "event"),
+    GUARDRAIL_REASON := Name("gen_ai.guardrail.result.reason", "string", "the policy, error, or budget", "event"),
+    GUARDRAIL_SOURCE := Name("gen_ai.guardrail.source", "string", "`retrieval`", "event"),
     ERROR_TYPE := Name("error.type", "string", "what went wrong, on failures", "step", "event", "guard", "advice"),
 )  # fmt: skip
 
@@ -57,6 +65,21 @@ OPENINFERENCE = (
     ),
     OI_SESSION := Name("session.id", "string", "the run's session or thread, if it has one", "run"),
     OI_PROJECT := Name("openinference.project.name", "string", "the project, with `otlp=`", "resource"),
+)  # fmt: skip
+
+LANGFUSE = (
+    EXPERIMENT_ID := Name("langfuse.experiment.id", "string", "the side of a comparison, a digest of its name", *SPANS),
+    EXPERIMENT_NAME := Name("langfuse.experiment.name", "string", "the name in `OtelSink(experiment=…)`", *SPANS),
+    EXPERIMENT_ITEM := Name(
+        "langfuse.experiment.item.id", "string", "the question, by a digest: equal on both sides", *SPANS,
+    ),
+    EXPERIMENT_ROOT := Name(
+        "langfuse.experiment.item.root_observation_id", "string", "the id of the run's span", *SPANS,
+    ),
+    EXPERIMENT_EXPECTED := Name(
+        "langfuse.experiment.item.expected_output", "string", "the answers given as right, a list in JSON", "run",
+        content=True,
+    ),
 )  # fmt: skip
 
 OURS = (
@@ -83,9 +106,13 @@ OURS = (
     STEP_ID := Name("ragguard.step.id", "string", "the step, as in the store", "step", "evaluation", "guard", "advice"),
     STEP_INDEX := Name("ragguard.step.index", "int", "the step's place in the run, from 0", "step", "evaluation"),
     STEP_TURN := Name("ragguard.step.turn", "int", "steps of one turn ran in parallel", "step"),
+    LED_BY_STEPS := Name(
+        "ragguard.led_by.steps", "string[]", "the earlier steps from whose passages the query took words", "evaluation",
+    ),
     LED_BY_POSITIONS := Name(
         "ragguard.led_by.positions", "int[]",
-        "on a link to the span of an earlier step: the ranks of the passages from which the query took words", "link",
+        "on the link from a step's span to that of an earlier step: the ranks of the passages with the query's words",
+        "link",
     ),
     LED_BY_WORDS := Name("ragguard.led_by.words", "string[]", "the words that the query took", "link", content=True),
     STEP_STATUS := Name("ragguard.step.status", "string", "ok, error, cancelled, interrupted", "step"),
@@ -150,6 +177,7 @@ OURS = (
 ATTRIBUTES: dict[str, tuple[Name, ...]] = {
     "GenAI semantic conventions": GEN_AI,
     "OpenInference": OPENINFERENCE,
+    "Langfuse's experiments": LANGFUSE,
     "ragguard": OURS,
 }
 
@@ -158,9 +186,11 @@ PATTERNS: dict[str, str] = {
     "retrieval.documents.{i}.document.{id,score,metadata,content}": (
         "OpenInference: passage i of a step; `content` and `metadata` only when content is captured"
     ),
-    "evaluations.{i}.evaluation.{name,score,label,explanation,annotator_kind,identifier}": (
-        "OpenInference: score i on an EVALUATOR span; `explanation` only when content is captured"
+    "evaluations.{i}.evaluation.{name,score,label,explanation,annotator_kind,identifier,metadata}": (
+        "OpenInference: score i of a step, on an EVALUATOR span, whose one link is to the step's span; `explanation` "
+        "only when content is captured; `metadata` is JSON with `stderr`, `level`, `scorer` and `engine`"
     ),
+    "trace.evaluations.{i}.evaluation.{name,…}": "the same of score i of the run as a whole",
     "ragguard.advice.numbers.{name}": "the numbers behind advice, such as `sufficiency` and its `threshold`",
     "ragguard.passages.{name}": (
         "the passage scores of that name, in the order of `ragguard.passages.positions` where every "
@@ -169,6 +199,15 @@ PATTERNS: dict[str, str] = {
 }
 
 EVENT_EVALUATION = "gen_ai.evaluation.result"
+EVENT_GUARDRAIL = "gen_ai.guardrail.result"
+"""A draft of the conventions: written only with `gen_ai_latest_experimental` in OTEL_SEMCONV_STABILITY_OPT_IN."""
+EVENTS: dict[str, str] = {
+    EVENT_EVALUATION: "one score, or one failure with `error.type`",
+    EVENT_GUARDRAIL: (
+        "a guard's decision, on its span; a draft of the conventions, written only with "
+        "`OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental`"
+    ),
+}
 
 METRICS: dict[str, tuple[str, str, str]] = {
     "ragguard.runs": ("counter", "{run}", "scored runs, by `ragguard.run.cause`: what decided the answer"),

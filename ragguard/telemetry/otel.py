@@ -9,6 +9,7 @@ globally.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,17 +25,19 @@ from opentelemetry.trace import (
     Status,
     StatusCode,
     TraceFlags,
+    format_span_id,
 )
 
 from ragguard._version import __version__
 from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.facts.causes import retriever_of
-from ragguard.facts.explanation import explain
+from ragguard.facts.run_view import RunView
 from ragguard.records import RetrievalStep, Run, ScoredRun, TraceContext
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
-from ragguard.telemetry.attributes import Event, Writer
+from ragguard.telemetry.attributes import Event, Writer, leading_steps
 from ragguard.telemetry.instruments import BacklogGauge, Instruments
+from ragguard.telemetry.names import SCHEMA_URL
 from ragguard.telemetry.values import Attributes, Content, identifier
 
 if TYPE_CHECKING:
@@ -42,6 +45,10 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
 
     from ragguard.telemetry.otlp import Exporting
+
+
+DRAFTS = "gen_ai_latest_experimental"
+"""The word in OTEL_SEMCONV_STABILITY_OPT_IN with which drafts of the conventions are written."""
 
 
 class OtelSink:
@@ -58,6 +65,8 @@ class OtelSink:
         project: The project's name at `otlp`.
         spans_only: True: `otlp` gets no metrics, for a back end that takes only spans.
         capture_content: Whether queries, passages and answers are written. None: as the environment says, else not.
+        experiment: The name of one side of a comparison, such as `new retriever`: Langfuse shows the runs of each name
+            as an experiment, and those of one question side by side. Empty: the runs are no experiment.
     """
 
     def __init__(
@@ -69,7 +78,10 @@ class OtelSink:
         project: str = "ragguard",
         spans_only: bool = False,
         capture_content: bool | None = None,
+        experiment: str = "",
     ) -> None:
+        if not isinstance(experiment, str):
+            raise InvalidInput("experiment", experiment, "a name, or nothing")
         for name, provider, verb in (
             ("tracer_provider", tracer_provider, "get_tracer"),
             ("meter_provider", meter_provider, "get_meter"),
@@ -79,7 +91,8 @@ class OtelSink:
         self._given = (tracer_provider, meter_provider)
         private = otlp is not None and tracer_provider is None and not configured()
         self._private = (otlp, project, spans_only) if otlp is not None and private else None
-        self._write = Writer(Content.chosen(capture_content))
+        self._write, self._experiment = Writer(Content.chosen(capture_content)), experiment
+        self._drafts = DRAFTS in os.environ.get("OTEL_SEMCONV_STABILITY_OPT_IN", "").split(",")
         self._here = PerProcess(self._begin)
         self._here.get()
 
@@ -95,11 +108,11 @@ class OtelSink:
             address, project, spans_only = self._private
             exporting = Exporting(address, project, spans_only=spans_only)
             tracers, meters = exporting.traces, exporting.metrics
-        meter = metrics.get_meter("ragguard", __version__, meters)
+        meter = metrics.get_meter("ragguard", __version__, meters, SCHEMA_URL)
         gauge = BacklogGauge(meters)
         if exporting is not None:
             gauge.add(lambda: 0, exporting.lost)
-        tracer = trace.get_tracer("ragguard", __version__, tracers)
+        tracer = trace.get_tracer("ragguard", __version__, tracers, SCHEMA_URL)
         return _Outlets(exporting=exporting, tracer=tracer, gauge=gauge, instruments=Instruments(meter))
 
     def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
@@ -117,13 +130,11 @@ class OtelSink:
         if run.status == "open":
             return {}
         parent = self._run_span(run) if run.trace is None else span_context(run.trace)
-        self._evaluation(scored, parent, None)
+        self._evaluation(scored, parent, None, parent)
         targets = {"": parent}
         for step in run.steps:
-            targets[step.id] = self._target(step, parent)
-            led_by = dict.fromkeys(id for lead in step.led_by or () for id in lead.steps)
-            links = [Link(targets[id], self._write.lead(step, id).values) for id in led_by if id in targets]
-            self._evaluation(scored, targets[step.id], step, links)
+            targets[step.id] = self._target(run, step, parent, targets)
+            self._evaluation(scored, targets[step.id], step, parent)
         return targets
 
     async def flush(self) -> None:
@@ -153,34 +164,47 @@ class OtelSink:
         """Writes a span of ragguard's for a run that has none of the application's."""
         ended = run.ended_ns or max([run.started_ns, *(step.ended_ns for step in run.steps)])
         return self._write_span(
-            _line("run", run.name), Context(), run.started_ns, max(0, ended - run.started_ns),
+            run, None, _line("run", run.name), Context(), run.started_ns, max(0, ended - run.started_ns),
             attributes=lambda: self._write.run(run), error="" if run.status == "error" else None,
         )  # fmt: skip
 
-    def _target(self, step: RetrievalStep, parent: SpanContext) -> SpanContext:
-        """Returns the span of the retrieval: the application's where it is known to be one, else one of ragguard's."""
+    def _target(
+        self, run: Run, step: RetrievalStep, parent: SpanContext, earlier: Mapping[str, SpanContext]
+    ) -> SpanContext:
+        """Returns the span of the retrieval: the application's where it is known to be one, else one of ragguard's,
+        with links to the `earlier` steps that led to its query."""
         above = parent if step.trace is None else span_context(step.trace)
         if not above.trace_flags.sampled:
             return above
         target = above
         if step.trace is None or not step.trace.foreign:
             target = self._write_span(
-                _line("retrieval", retriever_of(step)), _under(above), step.started_ns,
+                run, parent, _line("retrieval", retriever_of(step)), _under(above), step.started_ns,
                 max(0, step.ended_ns - step.started_ns), attributes=lambda: self._write.step(step),
                 error=_line(step.error.partition(":")[0]) if step.status == "error" else None, kind=SpanKind.CLIENT,
+                links=[
+                    Link(earlier[id], self._write.lead(step, id).values)
+                    for id in leading_steps(step)
+                    if id in earlier
+                ],
             )  # fmt: skip
         if (decision := step.decision) is not None:
             length = int(decision.elapsed_ms * 1e6)
             self._write_span(
+                run,
+                parent,
                 "guard",
                 _under(target),
                 decision.started_ns or max(step.started_ns, (step.ended_ns or time.time_ns()) - length),
                 length,
                 attributes=lambda: self._write.decision(decision, step),
                 error=_line(decision.reason) if decision.status == "error" else None,
+                events=[self._write.guardrail(decision)] if self._drafts else (),
             )
         if (advice := step.advice) is not None:
             self._write_span(
+                run,
+                parent,
                 "ragguard.advice",
                 _under(target),
                 advice.started_ns or step.ended_ns or time.time_ns(),
@@ -192,6 +216,8 @@ class OtelSink:
 
     def _write_span(
         self,
+        run: Run,
+        root: SpanContext | None,
         name: str,
         above: Context,
         start: int,
@@ -202,11 +228,14 @@ class OtelSink:
         links: Sequence[Link] = (),
         events: Iterable[Event] = (),
     ) -> SpanContext:
-        """Writes a span that took `length` nanoseconds, with events at its end; `attributes` are asked for only where
-        it is recorded."""
+        """Writes a span of a run that took `length` nanoseconds, with events at its end; `attributes` are asked for
+        only if it is recorded. `root` is the run's span; None: this one."""
         tracer, end = self._here.get().tracer, start + length or None
         span = tracer.start_span(name, context=above, kind=kind, links=links, start_time=start or None)
         if span.is_recording():
+            if self._experiment:
+                id = format_span_id((root or span.get_span_context()).span_id)
+                span.set_attributes(self._write.experiment(run, self._experiment, id).values)
             span.set_attributes(attributes().values)
             for event, about in events:
                 span.add_event(event, about, end)
@@ -216,10 +245,10 @@ class OtelSink:
         return span.get_span_context()
 
     def _evaluation(
-        self, scored: ScoredRun, target: SpanContext, step: RetrievalStep | None, links: Sequence[Link] = ()
+        self, scored: ScoredRun, target: SpanContext, step: RetrievalStep | None, root: SpanContext
     ) -> None:
-        """Writes the scores and failures of a step, linked to it and to the steps that led to it; None: those of the
-        run as a whole."""
+        """Writes the scores and failures of a step, with one link, to the step's span; None: those of the run as a
+        whole. `root` is the run's span."""
         step_id = "" if step is None else step.id
         scores = [score for score in scored.scores if score.step_id == step_id]
         failures = [failure for failure in scored.failures if failure.step_id == step_id]
@@ -230,15 +259,20 @@ class OtelSink:
         now = time.time_ns()
         started = scored.started_ns or now
         self._write_span(
+            scored.run,
+            root,
             "evaluate retrieval" if step is not None else "evaluate run",
             _under(target),
             started,
             max(0, (scored.ended_ns or now) - started),
             attributes=lambda: self._write.evaluation(
-                scores, scored.run.id, step, None if step is not None else explain(scored.run, scored.scores)
+                scores,
+                scored.run.id,
+                step,
+                None if step is not None else RunView(scored.run, scored.scores).explanation,
             ),
             error=_line(failures[0].error) if failures and not scores else None,
-            links=[Link(target), *links],
+            links=[Link(target)],
             events=events,
         )
 

@@ -14,6 +14,7 @@ from ragguard.analysis.gate_check import check
 from ragguard.cli.app import app
 from ragguard.errors import UnknownName
 from ragguard.facts.causes import CAUSES, URGENCY, CauseCounts, note_of
+from ragguard.facts.run_view import RunView
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_scores
 from ragguard.storage.source import open_source
@@ -70,7 +71,7 @@ def store(tmp_path):
 
 
 def test_a_run_and_its_documents_count_once_each():
-    note = note_of(*(getattr(some_runs()[3], name) for name in ("run", "scores")))
+    note = note_of(RunView(some_runs()[3].run, some_runs()[3].scores))
     assert note.cause == "contested"
     assert {one.id: (one.read, one.used, one.misled, one.contested) for one in note.documents} == {
         "false": (True, True, False, True),
@@ -131,13 +132,13 @@ def test_a_deleted_run_counts_no_more(store):
     ],
 )
 def test_runs_without_a_judgement_are_rows_of_their_own(run, cause):
-    assert note_of(run, []).cause == cause
+    assert note_of(RunView(run)).cause == cause
 
 
 def test_a_run_of_a_score_file_is_not_said_to_have_read_nothing():
     judged = [Score("answer_correct", 0.0, "run", "r", label="wrong")]
-    assert note_of(Run("r", "who?"), judged).cause == "unexplained"
-    assert note_of(Run("r", "who?", ["Ada"], "Bo"), judged).cause == "nothing_read"
+    assert note_of(RunView(Run("r", "who?"), judged)).cause == "unexplained"
+    assert note_of(RunView(Run("r", "who?", ["Ada"], "Bo"), judged)).cause == "nothing_read"
 
 
 def test_report_begins_with_the_causes_and_lists_the_runs_of_one(store):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from ragguard.facts.causes import JUDGED, note_of
+from ragguard.facts.run_view import RunView
 from ragguard.facts.scores import that_count
 from ragguard.records import Score, ScoredRun
 from ragguard.storage.sqlite.score_rows import RunMeans, Series
@@ -25,7 +26,7 @@ def means_of(scored: ScoredRun) -> RunMeans:
             of_series[Series(score.name, score.level, score.reference_source == "answer", stage)].append(
                 score
             )
-    cause = note_of(scored.run, scored.scores).cause
+    cause = note_of(RunView(scored.run, scored.scores)).cause
     found.cause = cause if cause in JUDGED else ""
     for series, scores in of_series.items():
         latest = [score for score in scores if _origin(score) == _origin(scores[-1])]

@@ -48,6 +48,7 @@ class Span:
     scope: str
     resource: dict[str, Any]
     dropped: int
+    schema_url: str
 
     @property
     def role(self) -> str:
@@ -127,6 +128,7 @@ def _spans(received: Received, body: bytes) -> None:
                         scope.scope.name,
                         attributes_of(resource.resource.attributes),
                         span.dropped_attributes_count,
+                        scope.schema_url,
                     )
                 )
 

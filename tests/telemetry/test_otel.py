@@ -87,15 +87,17 @@ async def test_inside_an_application_its_spans_are_the_parents(collector, provid
 
 
 @pytest.mark.parametrize("content", [False, True])
-async def test_a_hops_evaluation_is_linked_to_the_hop_that_led_to_it(collector, provider, content):
+async def test_a_hop_is_linked_to_the_hop_that_led_to_it(collector, provider, content):
     scored = two_hops()
     first, second = scored.run.steps
     second.led_by = [Lead("Zangard Bank", [LeadSource(first.id, 2), LeadSource("gone", 1)])]
     await OtelSink(provider, capture_content=content).submit(scored)
     retrievals, evaluations = collector.of("RETRIEVER"), collector.of("EVALUATOR")[1:]
-    assert [len(span.links) for span in evaluations] == [1, 2]
-    assert evaluations[1].links[1] == (retrievals[0].trace_id, retrievals[0].span_id)
-    about = evaluations[1].about_links[1]
+    # An evaluation has one link, to what it is about.
+    assert [span.links for span in evaluations] == [[(span.trace_id, span.span_id)] for span in retrievals]
+    assert evaluations[1].attributes["ragguard.led_by.steps"] == [first.id, "gone"]
+    assert [span.links for span in retrievals] == [[], [(retrievals[0].trace_id, retrievals[0].span_id)]]
+    about = retrievals[1].about_links[0]
     assert about["ragguard.led_by.positions"] == [2]
     assert about.get("ragguard.led_by.words") == (["Zangard Bank"] if content else None)
 
@@ -234,11 +236,11 @@ async def test_otlp_address_alone_exports_spans_and_metrics(collector):
 
 
 async def test_every_name_that_arrives_is_declared_once_and_explained(collector, provider):
-    await OtelSink(provider, capture_content=True).submit(two_hops())
+    await OtelSink(provider, capture_content=True, experiment="a").submit(two_hops())
     every = [name for group in names.ATTRIBUTES.values() for name in group]
     declared = {name for name in every if name.meaning and name.carriers}
     assert len(every) == len(declared)
-    indexed = ("retrieval.documents.", "evaluations.", "ragguard.passages.")
+    indexed = ("retrieval.documents.", "evaluations.", "trace.evaluations.", "ragguard.passages.")
     for span in collector.spans:
         for name in {*span.attributes, *(key for _, values in span.events for key in values)}:
             assert name in declared or name.startswith(indexed), name
@@ -255,3 +257,59 @@ async def test_every_name_that_arrives_is_declared_once_and_explained(collector,
 def test_settings_that_cannot_be_right_are_refused(settings):
     with pytest.raises(InvalidInput, match="allowed"):
         OtelSink(**settings)
+
+
+async def test_scores_of_the_run_are_evaluations_of_the_trace_with_what_stands_behind_them(
+    collector, provider
+):
+    await OtelSink(provider).submit(two_hops(name="support bot"))
+    of_run, of_step, _ = collector.of("EVALUATOR")
+    assert of_run.attributes["trace.evaluations.0.evaluation.name"] == "coverage_total"
+    assert not any(name.startswith("evaluations.") for name in of_run.attributes)
+    assert of_step.attributes["evaluations.0.evaluation.name"] == "udcg"
+    assert json.loads(of_step.attributes["evaluations.0.evaluation.metadata"]) == {
+        "stderr": 0.02, "level": "step", "scorer": "utility", "engine": "model/first_token"
+    }  # fmt: skip
+    assert collector.of("CHAIN")[0].attributes["gen_ai.agent.name"] == "support bot"
+    assert {span.schema_url for span in collector.spans} == {names.SCHEMA_URL}
+
+
+@pytest.mark.parametrize("drafts", ["", "http,gen_ai_latest_experimental"])
+async def test_a_guards_decision_is_an_event_where_drafts_are_wanted(
+    collector, provider, monkeypatch, drafts
+):
+    monkeypatch.setenv("OTEL_SEMCONV_STABILITY_OPT_IN", drafts)
+    await OtelSink(provider).submit(two_hops())
+    (guard,) = collector.of("GUARDRAIL")
+    decided = {
+        "gen_ai.guardrail.component.name": "ragguard", "gen_ai.guardrail.source": "retrieval",
+        "gen_ai.guardrail.result.type": "status", "gen_ai.guardrail.result.value": "pruned",
+        "gen_ai.guardrail.result.reason": "UtilityThreshold",
+    }  # fmt: skip
+    assert guard.events == ([("gen_ai.guardrail.result", decided)] if drafts else [])
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_the_sides_of_a_comparison_are_experiments_with_the_same_items(collector, provider, own):
+    for name in ("before", "after"):
+        scored = two_hops()
+        if not own:
+            scored.run.trace = application_span(provider)
+        await OtelSink(provider, experiment=name, capture_content=True).submit(scored)
+    spans = [span for span in collector.spans if span.role]
+    found = [
+        {
+            key.removeprefix("langfuse.experiment."): value
+            for key, value in span.attributes.items()
+            if key.startswith("langfuse.")
+        }
+        for span in spans
+    ]
+    assert [one["name"] for one in found] == ["before"] * (len(found) // 2) + ["after"] * (len(found) // 2)
+    assert len({one["item.id"] for one in found}) == 1
+    assert len({one["id"] for one in found}) == 2
+    roots = {one["item.root_observation_id"] for one in found}
+    assert len(roots) == 2
+    if own:
+        assert roots == {span.span_id for span in collector.of("CHAIN")}
+        assert json.loads(found[0]["item.expected_output"]) == ["x"]

@@ -22,6 +22,7 @@ from ragguard.facts.causes import (
     most,
     note_of,
 )
+from ragguard.facts.run_view import RunView
 from ragguard.storage.sqlite.layout import dump, storable
 from ragguard.storage.sqlite.rows import UNREADABLE, chunks, has_causes, scored_at
 
@@ -56,7 +57,7 @@ def note_causes(db: sqlite3.Connection, seqs: Iterable[int]) -> None:
         for seq, scored in scored_at(db, seqs).items():
             if scored.run.status == OPEN:
                 continue
-            note = note_of(scored.run, scored.scores)
+            note = note_of(RunView(scored.run, scored.scores))
             uses = [[storable(one.id), one.flags] for one in note.documents]
             db.execute(
                 f"INSERT OR REPLACE INTO causes VALUES (?1, {_NEWEST.format('?1')}, ?2, ?3, ?4)",
@@ -74,7 +75,7 @@ def notes_at(db: sqlite3.Connection, seqs: Iterable[int]) -> dict[int, CauseNote
                 uses = [DocumentUse.of(id, flags) for id, flags in json.loads(documents)]
                 found[seq] = CauseNote(cause, uses, [*map(storable, json.loads(retrievers))])
     for seq, scored in scored_at(db, [seq for seq in wanted if seq not in found]).items():
-        found[seq] = note_of(scored.run, scored.scores)
+        found[seq] = note_of(RunView(scored.run, scored.scores))
     return found
 
 
