@@ -160,7 +160,7 @@ def _passages(hop: HopView) -> RenderableType:
     from rich.table import Table
 
     known = any(one.utility is not None for one in hop.passages)
-    judged = _judged(hop.scores)
+    known_otherwise = judged(hop.scores)
     table = Table(box=SIMPLE_HEAD, expand=True, pad_edge=False)
     table.add_column("#", justify="right", min_width=2)
     table.add_column("passage", ratio=1, min_width=8, no_wrap=True)
@@ -169,7 +169,7 @@ def _passages(hop: HopView) -> RenderableType:
     for one in hop.passages:
         shown = line_of(one.passage.text) or (f"({line_of(one.passage.id)})" if one.passage.id else "")
         worth = (
-            Text(judged.get(one.rank, "not judged"), "dim")
+            Text(known_otherwise.get(one.rank, "not judged"), "dim")
             if one.utility is None
             else _utility_bar(one.utility, COLOURS[one.tone])
         )
@@ -215,7 +215,7 @@ def _outcome(step: RetrievalStep, *, scored: bool) -> str:
     return "" if scored else "not scored"
 
 
-def _judged(scores: Sequence[Score]) -> dict[int, str]:
+def judged(scores: Sequence[Score]) -> dict[int, str]:
     """Returns what is known of passages beside their utility, by position: the grade, else how many sub-questions the
     passage answers, else how well it fits the query; with references, how probably it brings the answer."""
     ratings: defaultdict[int, dict[int, bool]] = defaultdict(dict)

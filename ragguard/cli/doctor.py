@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -193,6 +193,26 @@ async def _speed(engine: Engine, prompts: PromptSet, found: Findings, some: int 
     found.tell(f"{many} prompts", told, many=many, many_ms=many_ms, per_second=rate)
 
 
+async def cost_of_a_hop(address: str) -> str:
+    """Returns what scoring a run of one hop with five passages takes, by two short requests; raises EngineError."""
+    found = Findings(quiet=True)
+    async with aclosing(Retry(open_engine(address), _ONCE)) as engine:
+        info = await engine.info()
+        prompts = load_prompts(info.prompts)
+        found.data["capabilities"] = sorted(info.capabilities)
+        latency = await _labels(engine, prompts, found)
+        await _samples(engine, prompts, 2, found)
+        await _cost(engine, prompts, found.data, latency)
+    return _cost_words(found.data)
+
+
+def _cost_words(data: Mapping[str, Any]) -> str:
+    return (
+        f"a run of one hop with five passages takes {data['requests']:,} requests, {data['tokens']:,} tokens, about "
+        f"{data['seconds']:.1f} s"
+    )
+
+
 async def _cost(engine: Engine, prompts: PromptSet, data: dict[str, Any], latency: float) -> None:
     """Adds what a run of one hop with five passages takes, and whether the engine is ready for it."""
     passages = [Passage(f"Ada Berg founded firm {number}.") for number in range(5)]
@@ -230,10 +250,7 @@ def _verdict(data: dict[str, Any]) -> str:
             "use a larger instruction-tuned model"
         )
     change = "" if data["exact"] else "; for exact values serve the model with vLLM"
-    return (
-        f"ready: {data['ready']}; a run of one hop with five passages takes {data['requests']:,} requests, "
-        f"{data['tokens']:,} tokens, about {data['seconds']:.1f} s{change}"
-    )
+    return f"ready: {data['ready']}; {_cost_words(data)}{change}"
 
 
 def _show_exam(engine: str, prompts: str | None, as_json: bool) -> bool:

@@ -6,6 +6,8 @@ Dependencies and imports are read; nothing of the project is run.
 from __future__ import annotations
 
 import ast
+import asyncio
+import json
 import os
 import re
 import tomllib
@@ -13,12 +15,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
+from ragguard.cli.doctor import cost_of_a_hop
 from ragguard.cli.terminal import say
-from ragguard.errors import InvalidInput, install_line
+from ragguard.engines.connect import OPENAI, choose
+from ragguard.errors import EngineRejected, InvalidInput, RagguardError, install_line
+from ragguard.text.folder import LONGEST_FILE, read_bytes
+from ragguard.text.secret_filter import without_secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +110,11 @@ def run(
         say(f"found {one} ({where})")
     if extras := ",".join(KNOWN[one].extra for one in found if KNOWN[one].extra):
         say(f"\ninstall: {install_line(extras)}   (./ragguard is the folder of the clone)")
-    lines = lines_for(list(found))
     if not any(KNOWN[one].adapter for one in found):
         say("found no LangChain, LangGraph, LlamaIndex or Haystack: these are the lines of plain code")
     target = _target(folder, file, programs)
+    engine = find_engine(set_later=target is not None and target.sets_environment)
+    lines = lines_for(list(found), engine)
     if target is not None:
         say(f"add to {os.path.relpath(target.path, folder)}, after line {target.after}:\n")
     else:
@@ -118,10 +125,49 @@ def run(
             say(f"{one}: {KNOWN[one].remark}.")
     if write:
         _write(target, lines)
+    say(f"\n{engine.remark}")
     say("\nnext:")
     say("  ragguard doctor auto        which model gives the scores, and what it can judge")
     say("  (run your program once)     its runs and scores go to ragguard.db")
     say("  ragguard report             the runs, and what each retrieval did for the answer")
+
+
+NAMES = ", ".join(OPENAI)
+
+
+class EngineLine(NamedTuple):
+    """The engine that scores, as an argument in a line of Python."""
+
+    argument: str
+    comment: str = ""
+    """The comment behind the line."""
+    remark: str = ""
+    """The cost of scoring with it, or how to name one."""
+
+
+def find_engine(*, set_later: bool) -> EngineLine:
+    """Returns the engine that the environment names or that answers on this machine, and asks it what a hop costs.
+
+    Args:
+        set_later: True if the program sets its environment itself, where `RagGuard()` finds an engine when it runs.
+    """
+    try:
+        choice = choose()
+    except EngineRejected as error:
+        if set_later:
+            return EngineLine(
+                "", f"  # scores if {NAMES} are set, else captures only", f"no scores yet: {error}"
+            )
+        comment = f"  # captures only; leave engine=None out once {NAMES} are set"
+        return EngineLine("engine=None", comment, f"no scores yet: {error}")
+    # A password in an address stays in the environment, where RagGuard() finds it by itself.
+    is_plain = without_secrets(choice.address) == choice.address
+    argument = f"engine={json.dumps(choice.address)}" if is_plain else ""
+    try:
+        cost = asyncio.run(cost_of_a_hop(choice.address))
+    except RagguardError as error:
+        cost = f"it could not be asked what a hop costs ({error}); `ragguard doctor` says what is wrong"
+    return EngineLine(argument, "", f"scores by {without_secrets(choice.address)}: {cost}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +178,8 @@ class SourceFile:
     text: str
     uses: dict[str, int]
     """The line of the first import of each framework, tracer, and of `ragguard`."""
+    sets_environment: bool
+    """True if its head speaks of the environment (`load_dotenv()`, `os.environ`)."""
     after: int
     """The line after which the lines go: the last of the imports at the head of the file, or of what stands there about
     the environment (`load_dotenv()`, `os.environ`), which may name an engine."""
@@ -140,7 +188,7 @@ class SourceFile:
 def read_file(path: Path) -> SourceFile | None:
     """Returns what init needs to know of a file; None for one that cannot be read as Python."""
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_bytes(path, LONGEST_FILE).decode("utf-8")
         body = ast.parse(text).body
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return None
@@ -154,17 +202,18 @@ def read_file(path: Path) -> SourceFile | None:
         for one in filter(None, map(_known, names)):
             uses[one] = min(node.lineno, uses.get(one, node.lineno))
     after = len(list(takewhile(lambda line: line.startswith("#"), text.splitlines())))
-    in_head = True
+    in_head, environment = True, False
     for at, node in enumerate(body):
         in_head &= not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         docstring = at == 0 and isinstance(node, ast.Expr)
         sets = isinstance(node, ast.Expr | ast.Assign) and re.search("load_dotenv|environ", ast.dump(node))
+        environment |= bool(in_head and sets)
         wanted = docstring or sets or isinstance(node, ast.Import | ast.ImportFrom)
         if (in_head and wanted) or (
             at and node.lineno <= after
         ):  # or it begins on the line of the one before
             after = node.end_lineno or after
-    return SourceFile(path, text, uses, after)
+    return SourceFile(path, text, uses, sets_environment=environment, after=after)
 
 
 def _known(name: str) -> str | None:
@@ -179,16 +228,24 @@ def _declared(folder: Path) -> dict[str, str]:
     """Returns what the requirements of a project name, each with the file that does so."""
     wanted: list[tuple[str, str]] = []
     for path in sorted(folder.glob("requirements*.txt")):
-        wanted += ((line, path.name) for line in path.read_text("utf-8", errors="replace").splitlines())
+        lines = _project_file(path).splitlines()
+        wanted += ((line, path.name) for line in lines)
     pyproject = folder / "pyproject.toml"
     if pyproject.exists():
         try:
-            content = tomllib.loads(pyproject.read_text("utf-8"))
+            content = tomllib.loads(_project_file(pyproject))
         except ValueError as error:
             raise InvalidInput("pyproject.toml", str(pyproject), f"a TOML file; {error}") from error
         wanted += ((name, pyproject.name) for name in _dependencies(content))
     known = ((_known(re.split(r"[^\w.-]", one.strip())[0]), where) for one, where in wanted)
     return {one: where for one, where in known if one in KNOWN}
+
+
+def _project_file(path: Path) -> str:
+    try:
+        return read_bytes(path, LONGEST_FILE).decode("utf-8", errors="replace")
+    except OSError as error:
+        raise InvalidInput("FOLDER", str(path), f"a file that can be read ({error})") from error
 
 
 def _dependencies(node: object, *, inside: bool = False) -> Iterator[str]:
@@ -223,7 +280,7 @@ def _python_files(folder: Path) -> Iterator[Path]:
                 yield here / name
 
 
-def lines_for(found: Sequence[str]) -> list[str]:
+def lines_for(found: Sequence[str], engine: EngineLine) -> list[str]:
     """Returns the lines for the frameworks and tracers that were found; without a framework those of plain code."""
     adapters = [KNOWN[one].adapter for one in found if KNOWN[one].adapter]
     sinks = [KNOWN[one].sink for one in found if KNOWN[one].sink]
@@ -232,8 +289,8 @@ def lines_for(found: Sequence[str]) -> list[str]:
     if sinks:
         names = sorted(one.partition("(")[0] for one in sinks)
         lines.append(f"from ragguard.telemetry import {', '.join(names)}")
-    made = f"sinks=[{', '.join(sinks)}]" if sinks else ""
-    lines += ["", f"rg = RagGuard({made})"]
+    arguments = [engine.argument, f"sinks=[{', '.join(sinks)}]" if sinks else ""]
+    lines += ["", f"rg = RagGuard({', '.join(filter(None, arguments))}){engine.comment}"]
     lines += [f"{module}.instrument(rg)" for module in adapters]
     return lines if adapters else [*lines, "", *PLAIN.splitlines()]
 

@@ -4,49 +4,44 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 import webbrowser
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from inspect import iscoroutine
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from ragguard.analysis.hops import hop_table
+from ragguard.analysis.hops import COLOURS, judged
 from ragguard.analysis.page import write_html
-from ragguard.analysis.pairs import compare, questions_of
-from ragguard.capture.snapshot import passages_of
-from ragguard.cli.terminal import progress_bar, say, screen
+from ragguard.analysis.wording import as_markup
+from ragguard.cli.quotes import Evidence, Question, Sentence, follow_up, ground
+from ragguard.cli.terminal import Column, progress_bar, say, screen, show_table
+from ragguard.cli.two_searches import QuestionMeans, fits_of, load_retriever, means_of, retrieve, say_better
 from ragguard.client import RagGuard
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import choose, connect
-from ragguard.engines.engine import Verbs
+from ragguard.engines.llama.speed import tokens_a_second
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import InvalidInput
-from ragguard.facts.run_view import RunView
-from ragguard.metrics.answers import query_gain
-from ragguard.records import Passage, Score
-from ragguard.scorers.probes import query_likelihood
+from ragguard.facts.run_view import HopView, RunView
+from ragguard.records import Passage
+from ragguard.scorers.exam.record import heeded, known_record
 from ragguard.storage.source import open_source
-from ragguard.storage.sqlite.score_rows import RunMeans, Series
+from ragguard.text.folder import Texts, read_folder
+from ragguard.text.numbers import as_shown
 from ragguard.text.plain import counted
-from ragguard.text.search import Search, Texts, content_words, left_open, read_folder
+from ragguard.text.search import Search
 
 K = 3
 """The passages of one search."""
 ANSWER_TOKENS = 32
 SCORING_S = 600.0
-LEGEND = """
-likelihood: how probable a word of the answer is to the model after what it read, on average; likelihood_total: how
-probable the whole answer is; delta_likelihood, log_gain: what the hop added to the likelihood, and to its logarithm.
-fit: how much likelier (in log-probability) a word of your question is after the passage; 0 is no help."""
-"""The meaning of the numbers of a model that does not judge by label."""
+LEGEND = "\nfit: how well a passage matches the search's query (0 = not at all, above 2 = well)"
+_TOKENS = 1_500
+"""The tokens that a small model computes for a question, about."""
 
 
 def run(
@@ -75,51 +70,57 @@ def run(
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page if there is a browser.")] = True,
 ) -> None:
-    """Ask questions of your own texts, and see what each of two searches did for the answer.
+    """Ask questions of your own texts: the sentence that answers, what disagrees with it, and what is not there.
 
-    The second search looks for what the first one left open. With --against or --retriever each question is answered
-    twice, and the last sentence compares the two ways to search. Runs are added to the store in --out. Exit code 0:
-    all is answered and scored. 1: something could not be scored. 2: nothing could be done. Ctrl-C leaves what is done.
+    The model's own words are shown only if all of their names and numbers stand in a sentence that was retrieved. With
+    --against or --retriever each question is answered twice, and the last sentence compares the two ways to search.
+    Runs are added to the store in --out. Exit code 0: all is answered and scored. 1: something could not be scored. 2:
+    nothing could be done. Ctrl-C leaves what is done.
+
+    \b
+    ragguard try notes "How many days of leave do I get?"
     """
-    if empty := [one for one in questions if not one.strip()]:
+    if empty := [question for question in questions if not question.strip()]:
         raise InvalidInput("QUESTION", empty[0], "a text that is not empty")
     wordings = against or []
     if wordings and (retriever or len(wordings) != len(questions) or not all(map(str.strip, wordings))):
         raise InvalidInput("--against", wordings[0], "another wording for each question, without --retriever")
-    other = load_retriever(retriever) if retriever else None
+    finder = load_retriever(retriever) if retriever else None
     began = time.perf_counter()
     texts = read_folder(folder)
-    address = choose().address if engine == "auto" else engine
-    say(_about(texts, folder, address))
+    address = choose(smol=True).address if engine == "auto" else engine
+    ways = [Way("", questions)]
+    if wordings or finder:
+        ways.append(
+            Way(f"--retriever {retriever}" if finder else "the other wording", wordings or questions, finder)
+        )
+    reader = Reader(connect(address), address)
+    say(_about(texts, folder, reader, len(questions) * len(ways)))
     out.mkdir(parents=True, exist_ok=True)
-    model, local, code = connect(engine), _is_local(address), 0
-    scorers = ["likelihood"] if local else None
-    searches: list[tuple[Sequence[str], Callable[[str], object] | None]] = [(questions, None)]
-    if wordings or other:
-        searches.append((wordings or questions, other))
-    means: list[list[RunMeans]] = [[] for _ in searches]
-    with RagGuard(model, scorers=scorers, store=out / "ragguard.db", exit_timeout=0.0) as rg:
-        search = Search(texts.passages)
+    code = 0
+    means: list[list[QuestionMeans]] = [[] for _ in ways]
+    scorers, why_unjudged = asyncio.run(reader.scorers())
+    with RagGuard(reader.engine, scorers=scorers, store=out / "ragguard.db", exit_timeout=0.0) as rg:
+        trial = Trial(rg, Search(texts.passages), reader)
         try:
-            with progress_bar("", total=len(questions)) as update:
+            with progress_bar("", total=2 * len(questions) * len(ways)) as update:
                 for number, question in enumerate(questions):
-                    update(description=f"question {number + 1} of {len(questions)}")
-                    for way, (wording, finder) in enumerate(searches):
-                        if way:
-                            named = f"--retriever {retriever}" if finder else "the other wording"
-                            say(f"\nthe same question, with {named}:")
-                        whole, found = _ask(rg, search, question, wording[number], finder, local)
-                        means[way].append(found)
-                        code = code if whole else 1
-                    update(advance=1)
+                    for way, whose in zip(ways, means, strict=True):
+                        update(description=f"question {number + 1} of {len(questions)}: reads and answers")
+                        asked = trial.ask(question, way, number)
+                        update(advance=1, description=f"question {number + 1} of {len(questions)}: scores")
+                        is_whole = trial.show(asked, way.name)
+                        if len(ways) > 1:
+                            whose.append(trial.means(asked))
+                        code = code if is_whole else 1
+                        update(advance=1)
         except KeyboardInterrupt:
             code = 130
-        if local:
-            say(LEGEND)
-        if means[-1] is not means[0] and means[-1]:
-            _compare(*means)
+        say(f"\n{why_unjudged}" if why_unjudged else LEGEND if reader.is_small else "")
+        if len(ways) > 1 and means[1]:
+            say_better(*means)
         page = out / "report.html"
-        write_html(open_source(out / "ragguard.db").overviews(), page, "ragguard: your own texts")
+        write_html(open_source(out / "ragguard.db").overviews(), page, f"ragguard: {folder.resolve().name}")
         say(f"\n{'stopped; what is done is in' if code == 130 else 'written to'} {page}")
     if browser and sys.stdout.isatty():
         webbrowser.open(page.absolute().as_uri())
@@ -128,145 +129,230 @@ def run(
         raise typer.Exit(code)
 
 
-def _about(texts: Texts, folder: Path, engine: str) -> str:
-    """Says what was read, and who answers."""
+class Way(NamedTuple):
+    """A way to search: what is asked for each question, of the texts or of a retriever of the user's."""
+
+    name: str
+    wordings: Sequence[str]
+    retriever: Callable[[str], object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """The model that answers."""
+
+    engine: Engine
+    address: str
+
+    @property
+    def is_small(self) -> bool:
+        """True for a model that NumPy computes: slow, and mostly too small to judge by label."""
+        return self.address == "smol" or self.address.startswith("gguf:")
+
+    @property
+    def name(self) -> str:
+        """What the output calls it."""
+        return "smol" if self.address == "smol" else "the model"
+
+    async def scorers(self) -> tuple[list[str] | None, str]:
+        """Returns the scorers to use, None for the usual ones, and why passages get no verdict: by label judges only
+        a model that passed its examination."""
+        if self.is_small or self.address == "nano" or not heeded():
+            return (["likelihood"] if self.is_small else None), ""
+        info = await self.engine.info()
+        record = known_record(info, load_prompts(info.prompts))
+        failed = {} if record is None else record.failed
+        if record is not None and not record.brief and not failed.keys() & {"abstention", "relevance"}:
+            return None, ""
+        why = record.remark if record is not None and failed else f"{info.model} has not been examined"
+        way_out = "" if failed else f"; `ragguard doctor {self.address} --exam` examines it"
+        likely = ["likelihood"] if "continuations" in info.capabilities else []
+        return likely, f"No verdicts on passages: {why}{way_out}."
+
+    async def answer(self, question: str, passages: Sequence[Passage]) -> str:
+        """Returns the first line of the model's answer from some passages."""
+        texts = "\n\n".join(passage.text for passage in passages)
+        prompt = f"{texts}\n\nAnswer from this text, in a few words.\nQuestion: {question}"
+        answers = await self.engine.sample([prompt], n=1, max_tokens=ANSWER_TOKENS, temperature=0)
+        return next((line.strip() for line in answers[0][0].text.splitlines() if line.strip()), "")
+
+
+def _about(texts: Texts, folder: Path, reader: Reader, asked: int) -> str:
+    """Says what was read, who answers, and how long that takes."""
     skipped = "".join(f"; {remark}" for remark in texts.remarks)
     read = f"{counted(texts.files, 'file')}, {counted(len(texts.passages), 'passage')}"
-    about = f"{folder}: {read}{skipped}. Answers and numbers: {engine}"
-    if engine == "smol":
-        about += ", a small model of English that is often wrong; --engine names yours"
-    return about + "."
+    about = f"{folder}: {read}{skipped}. Answers and numbers: {reader.address}"
+    if reader.is_small:
+        seconds = asked * _TOKENS / tokens_a_second()
+        about += f", a small model that is often wrong (--engine names yours); about {seconds:.0f} s and its loading"
+    return f"{about}."
 
 
-def _is_local(engine: str) -> bool:
-    """True for a model that NumPy computes: slow, and mostly too small to judge by label."""
-    return engine == "smol" or engine.startswith("gguf:")
+class Reply(NamedTuple):
+    """The answer to a question."""
+
+    lines: Sequence[str]
+    """What is said of it."""
+    answer: str = ""
+    """The sentence or the words that stand for the answer; "" if there is none."""
+    read: Sequence[Passage] = ()
+    """The passages that it is from."""
+    is_written: bool = False
+    """True if the model wrote it."""
 
 
-def _ask(
-    rg: RagGuard,
-    search: Search,
-    question: str,
-    wording: str,
-    retriever: Callable[[str], object] | None,
-    by_likelihood: bool,
-) -> tuple[bool, RunMeans]:
-    """Searches twice, for a wording of the question, answers, scores, and prints the run; returns whether it has all
-    its scores, and their means.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question that was answered."""
 
-    A small model in the process is given the passage that fits the question best, and no other: with more, it mostly
-    misses what is there.
-    """
-    first = retrieve(retriever, wording) if retriever else search(content_words(wording), K)
-    wanted = left_open(wording, first, search)
-    left = " ".join(wanted)
-    second = retrieve(retriever, left, first) if retriever else search(wanted, K, without=first)
-    found = [*first, *second]
-    fits = asyncio.run(_fits(rg.engine, question, found)) if by_likelihood and found else []
-    read = [found[fits.index(max(fits))]] if fits else found
-    with rg.run(question, name="try") as run:
-        for query, passages in ((wording, first), (left or wording, second)):
-            got = [one for one in passages if one in read]
-            run.retrieved(query, got, candidates=passages, k=len(passages) or None)
-        answer = asyncio.run(_answer(rg.engine, question, read)) if found else ""
-        run.answered(answer)
-    done = rg.flush(timeout=SCORING_S)
-    for item in rg.runs():
-        if item.id == run.id:
-            screen().print(hop_table(RunView(item, rg.scores(item.id), rg.failures(item.id))))
-    if not found:
-        say("No passage has a word of this question; ask it in the words of the texts.")
-    elif not second:
-        say("The second search found no other passage.")
-    for hop, passages in enumerate((first, second), 1):
-        for number, passage in enumerate(passages, 1):
-            best = (
-                "  the model read this one: it fits the whole question best"
-                if fits and passage in read
-                else ""
+    question: Question
+    run_id: str
+    searches: Sequence[tuple[str, Sequence[Passage]]]
+    """The queries, and what each found."""
+    lines: Sequence[str]
+    """What is said of the answer."""
+    answer: str
+    """The sentence or the words that stand for the answer; "" if there is none."""
+    is_written: bool
+    """True if the model wrote it."""
+
+    @property
+    def passages(self) -> list[Passage]:
+        """All that was found."""
+        return [passage for _, found in self.searches for passage in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Asks questions of some texts, and shows what came of it."""
+
+    rg: RagGuard
+    search: Search
+    reader: Reader
+
+    def ask(self, text: str, way: Way, number: int) -> Asked:
+        """Searches, a second time if the first search leaves something open that another text goes on with, lets the
+        model read, and hands the run to be scored."""
+        question, wording = Question(text, self.search), way.wordings[number]
+        first = retrieve(way.retriever, wording) if way.retriever else self.search(wording, K)
+        evidence = question.evidence(first)
+        searches = [(wording, first)]
+        first_sentence = None
+        if then := follow_up(question, evidence, first, self.search):
+            going_on = then.known
+            if not going_on:
+                going_on = (
+                    retrieve(way.retriever, then.query, first)
+                    if way.retriever
+                    else self.search(then.query, K, without=first)
+                )
+                searches.append((then.query, going_on))
+            if (later := Question(then.query, self.search).evidence(going_on)).best:
+                first_sentence, evidence = evidence.best, later
+        found = [passage for _, passages in searches for passage in passages]
+        reply = self._answer(question, evidence, first_sentence, found)
+        with self.rg.run(text, name="try") as run:
+            for query, passages in searches:
+                got = [passage for passage in passages if passage in reply.read]
+                run.retrieved(query, got, candidates=passages, k=len(passages) or None)
+            if reply.answer:
+                run.answered(reply.answer)
+        return Asked(question, run.id, searches, reply.lines, reply.answer, is_written=reply.is_written)
+
+    def _answer(
+        self, question: Question, evidence: Evidence, first: Sentence | None, found: Sequence[Passage]
+    ) -> Reply:
+        """Returns the answer to a question.
+
+        A small model in the process is given the passage that fits best, and no other: with more, it mostly misses what
+        is there.
+        """
+        best = evidence.best
+        missing = " or ".join(f"“{word}”" for word in evidence.missing)
+        if best is None:
+            return Reply(
+                ["Not there: no passage has a word of this question. Ask it in the words of the texts."]
             )
-            say(f"  {hop}.{number}  {passage.id or '(no id)'}{best}")
-    return bool(done) and not rg.failures(run.id), means_of(question, rg.scores(run.id), fits)
+        if not evidence.found:
+            why = f": no passage that was retrieved has {missing}" if missing else ""
+            return Reply([f"Not there, as far as words tell{why}. The nearest sentence:", _quoted(best)])
+        remark = [f"No passage that was retrieved has {missing}."] if missing else []
+        before = [_quoted(first)] if first else []
+        if evidence.rivals:
+            stated = [best, *evidence.rivals]
+            said = f"{len(stated)} passages fit about equally and differ; which one holds is yours to say:"
+            answer = " / ".join(sentence.text for sentence in stated)
+            return Reply(
+                [said, *map(_quoted, stated), *remark], answer, [sentence.passage for sentence in stated]
+            )
+        read = [*([first.passage] if first else []), best.passage] if self.reader.is_small else found
+        answer = asyncio.run(self.reader.answer(question.text, read))
+        grounding = ground(answer, question, read)
+        if (holder := grounding.sentence) and (not self.reader.is_small or holder.text == best.text):
+            said = f"{answer}   ({self.reader.name}'s words, from this sentence)"
+            return Reply([said, *before, _quoted(holder), *remark], answer, read, is_written=True)
+        why = grounding.why or "they stand in another sentence"
+        lacks = " It lacks what is asked for." if question.wants(best.text) is False else ""
+        said = f"The sentence that fits best, a quote:{lacks}"
+        unseen = f"{self.reader.name}'s own words are not shown: {why}."
+        return Reply([said, *before, _quoted(best), unseen, *remark], best.text, read)
+
+    def show(self, asked: Asked, way: str) -> bool:
+        """Waits for the scores of a run and prints it; returns whether it has all."""
+        is_done = self.rg.flush(timeout=SCORING_S)
+        failures = self.rg.failures(asked.run_id) if asked.answer else []
+        run = next(run for run in self.rg.runs() if run.id == asked.run_id)
+        view = RunView(run, self.rg.scores(run.id), failures)
+        console = screen()
+        named = f" ({way})" if way else ""
+        console.print(f"\n[bold]{as_markup(asked.question.text)}[/]{named}")
+        for line in asked.lines:
+            say(f"  {line}")
+        before, gained = view.find("likelihood_closed_book"), view.find("delta_likelihood_total")
+        if before and gained and asked.is_written:
+            ends = f"{as_shown(before.value):.2f} before reading, {as_shown(before.value + gained.value):.2f} after"
+            say(f"  How likely {self.reader.name} finds a word of its answer, from 0 to 1: {ends}.")
+        for hop in view.hops:
+            console.print(f"search {hop.number}: {as_markup(hop.step.query)}")
+            self._show_passages(asked.question, hop)
+        for why in {failure.message for failure in failures}:
+            say(f"  not scored: {why}")
+        return bool(is_done) and not failures
+
+    def _show_passages(self, question: Question, hop: HopView) -> None:
+        """Prints the passages of a search: of each the part that fits the question best, and what is known of it."""
+        fits = judged(hop.scores)
+        worth = [
+            fits.get(item.rank, "") if item.utility is None else f"utility {as_shown(item.utility):+z.2f}"
+            for item in hop.passages
+        ]
+        verdicts = [f"[{COLOURS[item.tone]}]{as_markup(item.verdict.words)}[/]" for item in hop.passages]
+        parts = [as_markup(question.best_part(item.passage)) for item in hop.passages]
+        columns = [
+            Column("", [f"{hop.number}.{item.rank}" for item in hop.passages]),
+            Column(
+                "the part that fits best",
+                parts,
+                least=30,
+            ),
+            Column("from", [as_markup(item.passage.id) for item in hop.passages]),
+            Column("judged", worth, spare=2),
+            Column("", verdicts, spare=1),
+        ]
+        if hop.passages:
+            show_table(screen(), "", [column for column in columns if any(column.cells)])
+
+    def means(self, asked: Asked) -> QuestionMeans:
+        """Returns what can be compared of a question."""
+        scores, passages = self.rg.scores(asked.run_id), asked.passages
+        fits = (
+            asyncio.run(fits_of(self.reader.engine, asked.question.text, passages))
+            if self.reader.is_small
+            else ()
+        )
+        return means_of(asked.question.text, scores, fits)
 
 
-def _compare(before: list[RunMeans], after: list[RunMeans]) -> None:
-    """Prints which of two ways to search was better; the second one is "after"."""
-    for way, runs in (("first", before), ("second", after)):
-        if not any(run.means for run in runs):
-            say(f"\nnot compared: of what the {way} way to search found, nothing could be scored")
-            return
-    found = compare(questions_of(before), questions_of(after))
-    say(f"\nsecond way to search against the first: {found.verdict.sentence}")
-    for change in found.decisive:
-        say(f"  {change.metric}: {change.before:z.3f} before, {change.after:z.3f} after")
-
-
-async def _answer(engine: Engine, question: str, passages: list[Passage]) -> str:
-    """Returns the first line of the model's answer from the passages."""
-    read = "\n\n".join(one.text for one in passages)
-    prompt = f"{read}\n\nAnswer from this text, in a few words.\nQuestion: {question}"
-    answers = await engine.sample([prompt], n=1, max_tokens=ANSWER_TOKENS, temperature=0)
-    return next((line.strip() for line in answers[0][0].text.splitlines() if line.strip()), "")
-
-
-async def _fits(engine: Engine, question: str, passages: list[Passage]) -> list[float]:
-    """Returns by how much each passage raises the mean log-probability of the question's tokens: `query_gain`."""
-    if not isinstance(engine, Verbs):
-        return []
-    prompts = load_prompts("default")
-    asked = [query_likelihood(prompts, question)]
-    asked += [query_likelihood(prompts, question, passage.text) for passage in passages]
-    rows = await engine.continuations([one.prompt for one in asked], [[question]] * len(asked))
-    alone, *after = (row[0].logprobs for row in rows)
-    return [query_gain(one, alone) for one in after]
-
-
-FIT = Series("query_gain", "passage", False, "passages")
-"""The fit of passages to the whole question, although a search may have asked for a part of it only."""
-
-
-def load_retriever(name: str) -> Callable[[str], object]:
-    """Returns the function of `module:function`, the module looked for in the current folder, too."""
-    if (here := os.getcwd()) not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        module, function = name.split(":")
-        found = getattr(import_module(module), function)
-        if not callable(found):
-            raise TypeError(f"{function} is not callable")
-    except Exception as error:
-        allowed = "module:function, a function that takes a question and returns passages"
-        raise InvalidInput("--retriever", name, f"{allowed} ({type(error).__name__}: {error})") from error
-    return found  # type: ignore[no-any-return]  # what a user's module holds
-
-
-def retrieve(
-    retriever: Callable[[str], object], query: str, without: Sequence[Passage] = ()
-) -> list[Passage]:
-    """Returns the first passages of a retriever of the user's, asynchronous or not, that were not found before."""
-    try:
-        given = retriever(query)
-        found = passages_of(asyncio.run(given) if iscoroutine(given) else given)
-    except Exception as error:
-        allowed = f"a function that answers a question ({type(error).__name__}: {error})"
-        raise InvalidInput("--retriever", getattr(retriever, "__name__", "?"), allowed) from error
-    known = {one.text for one in without}
-    return [one for one in found if one.text not in known][:K]
-
-
-def means_of(question: str, scores: Sequence[Score], fits: Sequence[float]) -> RunMeans:
-    """Returns what can be compared of a run: scores of the question, none of the run's own answer or of its queries.
-
-    `fits` are the passages' fits to the whole question, where these were measured.
-    """
-    values: dict[tuple[Series, str], list[float]] = defaultdict(list)
-    for score in scores:
-        if not score.provisional and score.reference_source != "answer" and score.name != FIT.name:
-            series = Series(score.name, score.level, False, score.stage)
-            values[series, f"{score.engine} {score.prompts}"].append(score.value)
-    if fits:
-        values[FIT, ""] = list(fits)
-    found = RunMeans(question)
-    for (series, origin), numbers in values.items():
-        found.add(series, origin, fmean(numbers))
-    return found
+def _quoted(sentence: Sentence) -> str:
+    where = sentence.passage.metadata.get("heading", "")
+    return f"“{sentence.text}”  {sentence.passage.id}{f', {where}' if where else ''}"

@@ -64,7 +64,7 @@ def connect(
             questions, too; only to judge `rerank:URL` or `onnx:FOLDER` (relevance, by a reranker), `systemone:URL`,
             `decisions:URL` (OpenAI's form or SGLang's), or a LangChain decision model. `auto`: the one that
             RAGGUARD_ENGINE names, else that of OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL, else a server that
-            answers on this machine, else `smol` if it has been fetched.
+            answers on this machine.
         model: The model to ask for, where a server has several. None: the only one.
         api_key: The key that a server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         timeout_s: How many seconds one HTTP request may take, or one call of an Engine of your own. None: 120 for a
@@ -233,7 +233,7 @@ PORTS = (8000, 11434, 30000, 8080)
 """The ports of this machine that are asked, in this order: those of vLLM, Ollama, SGLang and llama.cpp."""
 PATIENCE_S = 0.5
 """Seconds that these servers have to answer."""
-_OPENAI = "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"
+OPENAI = "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"
 
 
 class ChosenEngine(NamedTuple):
@@ -244,30 +244,35 @@ class ChosenEngine(NamedTuple):
     """None: the key in the environment. Empty for a server that was found without being named: it gets no key."""
 
 
-def choose() -> ChosenEngine:
-    """Returns the engine that the environment names, else a server of this machine, else smol; says once which.
+def choose(*, smol: bool = False) -> ChosenEngine:
+    """Returns the engine that the environment names, else a server of this machine; says once which.
 
-    Servers are asked once a process, without a key. Raises EngineRejected where there is none of these.
+    Servers are asked once a process, without a key. Raises EngineRejected, with the ways out, if there is none.
+
+    Args:
+        smol: True takes smol in the end, if it has been fetched: a model of 860 MB in this process, for commands by
+            which a person looks at texts.
     """
     from ragguard.engines.llama.smol import smol_path
 
     named = os.environ.get("RAGGUARD_ENGINE", "").strip()
-    url, key, model = (os.environ.get(name, "").strip() for name in _OPENAI)
+    url, key, model = (os.environ.get(name, "").strip() for name in OPENAI)
     if named:
         choice, why = ChosenEngine(named), "RAGGUARD_ENGINE names it"
     elif url and key and model:
-        choice, why = ChosenEngine(f"{url.partition('#')[0]}#{model}"), f"{', '.join(_OPENAI)} name it"
+        choice, why = ChosenEngine(f"{url.partition('#')[0]}#{model}"), f"{', '.join(OPENAI)} name it"
     elif found := local_server():
         choice, why = ChosenEngine(found, ""), "the first model that a server of this machine lists"
-    elif smol_path():
+    elif smol and smol_path():
         choice = ChosenEngine("smol")
         why = "no server is named and none answers on this machine; a small model that often errs"
     else:
-        half = " (OPENAI_BASE_URL and OPENAI_API_KEY are set, OPENAI_MODEL is not)" if url and key else ""
+        missing = [name for name in OPENAI if not os.environ.get(name, "").strip()]
+        half = f" ({missing[0]} is not set)" if len(missing) == 1 else ""
         raise EngineRejected(
-            f"no engine is named{half}, no server answers on this machine (ports {', '.join(map(str, PORTS))}, asked "
-            "once), and smol has not been fetched: name an engine with engine=, --engine or RAGGUARD_ENGINE, such as "
-            "http://HOST:PORT/v1#MODEL, or run `ragguard fetch smol` (93 MB); nano is only for its own made-up world"
+            f"no engine is named, and no server answers on this machine (ports {', '.join(map(str, PORTS))}, asked "
+            f"once): set {', '.join(OPENAI)}{half}, or name an engine with engine=, --engine or RAGGUARD_ENGINE, such "
+            "as http://HOST:PORT/v1#MODEL or smol, a small model that `ragguard fetch smol` gets (93 MB)"
         )
     NOTICES.once(
         f"auto: {choice.address}",

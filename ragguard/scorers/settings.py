@@ -6,7 +6,7 @@ The settings can be pickled wherever models are given as addresses, so that anot
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ragguard.engines.engine import ConnectedEngine
 from ragguard.engines.entailer import Entailer
 from ragguard.engines.layers.budget import Account, Limits
 from ragguard.engines.prompts import PromptSet
-from ragguard.errors import InvalidInput
+from ragguard.errors import EngineRejected, InvalidInput
 from ragguard.metrics.distraction import RELEVANCES, Relevance
 from ragguard.runtime.arguments import one_of
 from ragguard.runtime.faults import NOTICES
@@ -170,6 +170,18 @@ class ScoringSettings:
     def chosen_caps(self) -> Caps | None:
         """The most that is judged of a run: what is given, else what the effort allows; None: `Caps()`."""
         return self.caps if self.caps is not None or self.effort is None else LEVELS[self.effort].caps
+
+    def or_capture_only(self) -> ScoringSettings:
+        """Returns these settings; if they name no engine and none answers, settings that score nothing, with a warning:
+        an application starts all the same, and its runs are kept."""
+        if self.engine != AUTO or self.scorers == ():
+            return self
+        try:
+            choose()
+        except EngineRejected as error:
+            NOTICES.once("no engine", f"runs are captured and not scored: {error}")
+            return replace(self, engine=None, scorers=None)
+        return self
 
     def build(self) -> ScoringPipeline:
         """Returns a new pipeline; closing it closes the models that were given as addresses, and no others."""

@@ -189,7 +189,8 @@ class Options(ServiceSettings, ScoringSettings):
     def configuration(self) -> Configuration:
         """The same settings as the service takes them."""
         scoring = ScoringSettings(**{one.name: getattr(self, one.name) for one in fields(ScoringSettings)})
-        scoring = replace(scoring, budget=Account.of(self.budget))  # one account, also for forked processes
+        # One account, also for forked processes.
+        scoring = replace(scoring.or_capture_only(), budget=Account.of(self.budget))
         return Configuration(
             scoring=scoring, **{one.name: getattr(self, one.name) for one in fields(ServiceSettings)}
         )

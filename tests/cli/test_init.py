@@ -1,6 +1,7 @@
 """`ragguard init` on small real projects: what it prints is run against the real framework."""
 
 import os
+import re
 import textwrap
 
 import pytest
@@ -8,6 +9,7 @@ from support.warm_python import run_python
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
+from ragguard.engines import connect as connecting
 
 pytestmark = pytest.mark.slow
 
@@ -91,6 +93,17 @@ def make(tmp_path, monkeypatch):
     return written
 
 
+@pytest.fixture(autouse=True)
+def no_engine(monkeypatch):
+    """No engine is named, and none answers on this machine."""
+    for name in ("RAGGUARD_ENGINE", "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(connecting, "PORTS", ())
+    connecting.local_server.cache_clear()
+    yield
+    connecting.local_server.cache_clear()
+
+
 def init(*arguments):
     return CliRunner().invoke(app, ["init", *arguments])
 
@@ -123,6 +136,49 @@ def test_written_lines_capture_the_retrieval_of_the_real_framework(make, framewo
     assert "[('Where was Elmer Hagblad born?', 1)]" in ran.stdout, ran.stderr
     again = init("--write")
     assert "there already: app.py:" in again.output
+
+
+def test_engine_that_is_there_is_written_with_what_a_hop_costs(make, monkeypatch):
+    make(app_dot_py=PROGRAMS["LangChain"])
+    monkeypatch.setenv("RAGGUARD_ENGINE", "nano")
+    done = init()
+    assert 'rg = RagGuard(engine="nano")' in done.output
+    cost = r"scores by nano: a run of one hop with five passages takes \d+ requests, [\d,]+ tokens, about \d+\.\d s"
+    assert re.search(cost, done.output), done.output
+
+
+@pytest.mark.parametrize(("head", "line"), [
+    ("", "rg = RagGuard(engine=None)  # captures only; leave engine=None out once OPENAI_BASE_URL"),
+    ("import os\nos.environ['A'] = 'b'\n", "rg = RagGuard()  # scores if OPENAI_BASE_URL, OPENAI_API_KEY"),
+])  # fmt: skip
+def test_without_an_engine_the_lines_capture_only_and_say_so(make, head, line):
+    make(app_dot_py=f"{head}import langchain\n")
+    done = init()
+    assert line in done.output
+    assert "no scores yet: no engine is named" in done.output
+
+
+def test_engine_that_does_not_answer_is_said_and_no_password_is_written(make, monkeypatch):
+    folder = make(app_dot_py="import langchain\n")
+    monkeypatch.setenv("RAGGUARD_ENGINE", "http://me:secret-of-mine@127.0.0.1:9/v1")
+    done = init("--write")
+    assert "it could not be asked what a hop costs" in done.output
+    assert "secret-of-mine" not in done.output + (folder / "app.py").read_text()
+
+
+def test_pipes_and_large_files_are_passed_over(make, monkeypatch):
+    folder = make(app_dot_py="import langchain\n", large_dot_py="#" * 2_000_001)
+    os.mkfifo(folder / "pipe.py")
+    os.mkfifo(folder / "requirements.txt")
+    done = init()
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+    assert "requirements.txt" in done.output
+    assert "no regular file" in done.output
+    (folder / "requirements.txt").unlink()
+    done = init()
+    assert done.exit_code == 0
+    for name in ("pipe.py", "large.py"):
+        assert f"{name} could not be read as Python" in done.output
 
 
 def test_project_without_a_framework_gets_lines_of_plain_code_that_run(make):

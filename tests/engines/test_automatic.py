@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from contextlib import aclosing
+from contextlib import aclosing, closing
 
 import pytest
 from support.fake_model import FakeModel
@@ -15,6 +15,7 @@ from ragguard.engines.llama import smol
 from ragguard.errors import EngineRejected
 from ragguard.scale.job import PartJob
 from ragguard.scorers.settings import ScoringSettings
+from ragguard.storage.sqlite.reader import StoreReader
 
 NAMES = "RAGGUARD_ENGINE", "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"
 
@@ -99,13 +100,37 @@ def test_server_that_does_not_answer_in_time_is_passed_over(monkeypatch):
             connecting.choose()
 
 
-def test_nothing_anywhere_is_one_sentence_with_the_ways_out(monkeypatch):
+WAYS = (
+    "OPENAI_BASE_URL",
+    "OPENAI_API_KEY",
+    "OPENAI_MODEL",
+    "RAGGUARD_ENGINE",
+    "http://HOST",
+    "ragguard fetch smol",
+)
+
+
+def test_application_without_an_engine_captures_and_is_warned_once(monkeypatch, caplog, tmp_path):
+    """Nothing is raised where the application is imported, and no model that was fetched is loaded into it."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-of-auto")
+    monkeypatch.setattr(smol, "smol_path", lambda: "weights.gguf")
+    for _ in range(2):
+        with RagGuard(store=tmp_path / "runs.db") as rg, rg.run("q") as run:
+            run.retrieved("q", ["a passage"])
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.startswith("runs are captured and not scored: no engine is named")
+    assert all(way in message for way in WAYS)
+    with closing(StoreReader(tmp_path / "runs.db")) as store:
+        assert [len(run.steps) for run in store.runs()] == [1, 1]
+
+
+def test_nothing_anywhere_is_one_sentence_with_the_ways_out_where_a_model_is_needed(monkeypatch):
     with pytest.raises(EngineRejected) as raised:
-        RagGuard(store=None)
-    assert all(way in str(raised.value) for way in ("ragguard fetch smol", "RAGGUARD_ENGINE", "http://HOST"))
+        connect("auto")
+    assert all(way in str(raised.value) for way in WAYS)
     monkeypatch.setenv("OPENAI_BASE_URL", "https://models.example/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-of-auto")
-    with pytest.raises(EngineRejected, match="OPENAI_MODEL is not"):
+    with pytest.raises(EngineRejected, match="OPENAI_MODEL is not set"):
         connect("auto")
 
 
@@ -119,13 +144,14 @@ def test_choice_is_said_once(monkeypatch, caplog):
     ]
 
 
-def test_smol_comes_last_and_is_scored_by_likelihood(monkeypatch, caplog):
+def test_smol_is_chosen_only_for_commands_that_ask_for_it(monkeypatch, caplog):
     monkeypatch.setattr(smol, "smol_path", lambda: "weights.gguf")
-    settings = ScoringSettings()
-    assert connecting.choose().address == "smol"
-    assert settings.chosen_scorers == ("likelihood",)
+    assert connecting.choose(smol=True).address == "smol"
+    with pytest.raises(EngineRejected):
+        connecting.choose()
+    assert ScoringSettings("smol").chosen_scorers == ("likelihood",)
     assert "cannot judge by label" in caplog.text
-    assert ScoringSettings(scorers=["utility"]).chosen_scorers == ("utility",)
+    assert ScoringSettings("smol", scorers=["utility"]).chosen_scorers == ("utility",)
 
 
 def test_job_over_parts_names_the_engine_to_every_process(monkeypatch, tmp_path):

@@ -1,132 +1,40 @@
-"""A folder of texts: what is read, how it is split, and what is found in it."""
-
-import os
-import sys
+"""Passages are found by their words: rare ones count for more, and forms of a word are one."""
 
 import pytest
 
-from ragguard.errors import InvalidInput
 from ragguard.records import Passage
-from ragguard.text import search
-from ragguard.text.search import Search, content_words, left_open, read_folder, split
-
-
-def test_folder_gives_passages_of_its_texts_named_by_file_and_counts_what_it_skips(tmp_path):
-    (tmp_path / "below").mkdir()
-    (tmp_path / "below" / "page.html").write_text(
-        "<style>p {}</style><p>Ada was born in London.</p><script>x</script>"
-    )
-    (tmp_path / "a.md").write_text("# Tea\n\nTea is grown in Assam.")
-    (tmp_path / "binary.txt").write_bytes(b"\0\1\2")
-    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
-    for number in range(4):
-        (tmp_path / f"latin{number}.txt").write_bytes(b"caf\xe9")
-    for name in ("large.txt", "large2.txt"):
-        (tmp_path / name).write_bytes(b"a" * (search.LONGEST_FILE + 1))
-    (tmp_path / "picture.png").write_bytes(b"\x89PNG")
-    (tmp_path / ".hidden.md").write_text("not read")
-    (tmp_path / "_build").mkdir()
-    (tmp_path / "_build" / "a.html").write_text("not read")
-    (tmp_path / "try-out").mkdir()  # the results of an earlier call
-    (tmp_path / "try-out" / "ragguard.db").touch()
-    (tmp_path / "try-out" / "report.html").write_text("not read")
-    os.mkfifo(tmp_path / "pipe.txt")
-    (tmp_path / "link.txt").symlink_to(__file__)
-    found = read_folder(tmp_path)
-    assert [(one.id, one.text) for one in found.passages] == [
-        ("a.md#1", "# Tea\nTea is grown in Assam."),
-        ("below/page.html#1", "Ada was born in London."),
-    ]
-    assert found.remarks == [
-        "1 not read, binary: binary.txt",
-        "2 not read, over 2 MB (split it): large.txt, large2.txt",
-        "5 not read, no UTF-8 text: latin.txt, latin0.txt, latin1.txt, …",
-    ]
-
-
-def test_folder_with_more_files_than_are_read_stops_at_the_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(search, "MOST_FILES", 2)
-    for name in "abcd":
-        (tmp_path / f"{name}.txt").write_text(name)
-    found = read_folder(tmp_path)
-    assert [one.text for one in found.passages] == ["a", "b"]
-    assert found.remarks == ["2 not read, as only 2 texts are (name a folder below): c.txt, d.txt"]
-
-
-def test_pdf_is_read_where_pypdf_is_there(tmp_path):
-    pytest.importorskip("pypdf")
-    (tmp_path / "tea.pdf").write_bytes(pdf("Tea is grown in Assam."))
-    (tmp_path / "scan.pdf").write_bytes(pdf(""))
-    (tmp_path / "cut.pdf").write_bytes(b"%PDF-1.4\n")
-    found = read_folder(tmp_path)
-    assert [(one.id, one.text) for one in found.passages] == [("tea.pdf#1", "Tea is grown in Assam.")]
-    assert found.skipped == {
-        "PDF that is damaged or encrypted": ["cut.pdf"],
-        "PDF without text, as of a scan (recognise its text first)": ["scan.pdf"],
-    }
-
-
-def test_pdf_without_pypdf_is_counted_with_the_way_to_read_it(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pypdf", None)
-    (tmp_path / "tea.pdf").write_bytes(pdf("Tea"))
-    with pytest.raises(InvalidInput, match=r"1 not read, PDF \(pip install './ragguard\[pdf\]' reads them\)"):
-        read_folder(tmp_path)
-
-
-def pdf(text):
-    """A PDF of one page, written by hand."""
-    stream = f"BT /F1 12 Tf 20 100 Td ({text}) Tj ET" if text else ""
-    objects = [
-        "<</Type/Catalog/Pages 2 0 R>>",
-        "<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 200]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
-        f"<</Length {len(stream)}>>stream\n{stream}\nendstream",
-        "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-    ]
-    body, places = "%PDF-1.4\n", []
-    for number, one in enumerate(objects, 1):
-        places.append(len(body))
-        body += f"{number} 0 obj{one}endobj\n"
-    table = "".join(f"{place:010} 00000 n \n" for place in places)
-    body += f"xref\n0 6\n0000000000 65535 f \n{table}trailer<</Size 6/Root 1 0 R>>\nstartxref\n{len(body)}\n%%EOF\n"
-    return body.encode()
+from ragguard.text.search import Search, stem, terms
 
 
 def test_text_without_spaces_is_searched_by_character():
     passages = [Passage("東京は日本の首都です", "0"), Passage("お茶", "1")]
-    assert [one.id for one in Search(passages)(content_words("首都"), 3)] == ["0"]
-
-
-@pytest.mark.parametrize("name", ["missing", "empty", "file"])
-def test_folder_without_texts_is_refused(tmp_path, name):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "file").touch()
-    with pytest.raises(InvalidInput, match="a folder"):
-        read_folder(tmp_path / name)
-
-
-def test_split_joins_short_paragraphs_and_cuts_long_ones():
-    parts = split("Short.\n\nAlso short.\n\n" + "word " * 250)
-    assert parts[0] == "Short.\nAlso short."
-    assert [len(part.split()) for part in parts[1:]] == [120, 120, 10]
-    assert [len(part) for part in split("字" * 1_000)] == [600, 400]
+    assert [passage.id for passage in Search(passages)("首都", 3)] == ["0"]
 
 
 def test_search_ranks_rare_words_above_common_ones_and_leaves_out_what_was_found():
-    passages = [
-        Passage(text, str(at)) for at, text in enumerate(["tea tea cup", "cup cup", "tea in Assam", "milk"])
-    ]
+    texts = ["tea tea cup", "cup cup", "tea in Assam", "milk"]
+    passages = [Passage(text, str(at)) for at, text in enumerate(texts)]
     find = Search(passages)
-    assert [one.id for one in find(["assam", "tea"], 2)] == ["2", "0"]
-    assert [one.id for one in find(["assam", "tea"], 2, without=[passages[2]])] == ["0"]
-    assert find(["coffee"], 2) == []
+    assert [passage.id for passage in find("assam tea", 2)] == ["2", "0"]
+    assert [passage.id for passage in find("assam tea", 2, without=[passages[2]])] == ["0"]
+    assert find("coffee", 2) == []
 
 
-def test_second_search_asks_for_open_words_and_new_names():
-    passages = [Passage("The tea is grown in Assam.", "0"), Passage("Assam lies in India.", "1")]
-    assert left_open("Which country grows the tea?", passages[:1], Search(passages)) == [
-        "country",
-        "grows",
-        "Assam",
+def test_name_of_the_file_is_searched_too():
+    passages = [
+        Passage("An adult pays 210 pounds.", "fees-2025.md#1"),
+        Passage("An adult pays 180 pounds.", "fees-2023.md#1"),
     ]
-    assert left_open("tea", [], Search(passages)) == ["tea"]
+    assert [passage.id for passage in Search(passages)("fees of 2023", 1)] == ["fees-2023.md#1"]
+
+
+@pytest.mark.parametrize(
+    "forms",
+    ["keep keeps kept keeping", "leave leaves leaving", "founder founded", "teach taught", "city cities"],
+)
+def test_forms_of_a_word_are_one_term(forms):
+    assert len({stem(form) for form in forms.split()}) == 1
+
+
+def test_numbers_stay_whole():
+    assert terms("version 3.9 of 2,300") == ["vers", "3.9", "2,300"]
