@@ -44,9 +44,10 @@ help:
 
 demo: .venv/.demo
 	$(BIN)/ragguard demo
-	@echo; echo "Real text: a question about docs/, answered and scored by smol, a small real model"
+	@echo; echo "Real text: three questions about examples/notes, read by smol, a small real model: found, superseded, not there"
 	@if $(BIN)/ragguard fetch smol; then \
-		$(BIN)/ragguard try docs "How many open runs may a process have?" --engine smol --out demo-out/try; \
+		$(BIN)/ragguard try examples/notes "What caused the last outage?" "How many days of paid leave does a full-time employee get?" \
+			"Where can I park my car?" --engine smol --out demo-out/try; \
 	else echo "the part on real text is left out; all before it stands"; fi
 
 # One thread of OpenBLAS in each of the two workers: a fork beside its other threads may hang (docs/reference/promises.md).

@@ -60,6 +60,8 @@ class Sentence(NamedTuple):
 class Evidence:
     """The sentences of some passages that fit a question."""
 
+    question: Question
+    """The question by which they were chosen: a follow-up, if there was one."""
     best: Sentence | None
     """The sentence that fits best; None if no passage has a word of the question."""
     rivals: Sequence[Sentence]
@@ -137,7 +139,7 @@ class Question:
         missing = [word for word in self.words if stem(word) not in known]
         named = {stem(word) for name in names_in(self.text) for word in content_words(name)}
         found = max(shares, default=0.0) >= ENOUGH and not any(stem(word) in named for word in missing)
-        return Evidence(best, [*self._rivals(best, ranked)][:_RIVALS] if best else [], missing, found)
+        return Evidence(self, best, [*self._rivals(best, ranked)][:_RIVALS] if best else [], missing, found)
 
     def _rivals(self, best: Sentence, ranked: Sequence[Sentence]) -> Iterator[Sentence]:
         stated = [best.text]
@@ -171,7 +173,7 @@ class Grounding(NamedTuple):
     """The reason for which the answer is not shown as one; "" if it is."""
 
 
-def ground(answer: str, question: Question, passages: Sequence[Passage]) -> Grounding:
+def ground(answer: str, question: Question, evidence: Evidence, passages: Sequence[Passage]) -> Grounding:
     """Returns the sentence in which all that an answer adds to the question stands, or why it is not shown."""
     if not answer.strip() or is_abstention(answer):
         return Grounding(None, (), "the model gave no answer")
@@ -190,15 +192,17 @@ def ground(answer: str, question: Question, passages: Sequence[Passage]) -> Grou
     if question.wants(answer) is False:
         return Grounding(None, (), "it holds nothing of the kind that is asked for")
     added = {stem(word) for word in content_words(answer)} - set(question.terms) - set(terms(asked))
+    ranked = [sentence for passage in passages for sentence in evidence.question.ranked(passage)]
+    least = ENOUGH * max((sentence.worth for sentence in ranked), default=0.0)
     holding = [
         sentence
-        for passage in passages
-        for sentence in question.ranked(passage)
-        if added <= set(terms(sentence.text))
+        for sentence in ranked
+        if sentence.worth >= least
+        and added <= set(terms(sentence.text))
         and all(name in asked or mentions(sentence.text, findable([name])) for name in stated)
     ]
     if not added or not holding:
-        return Grounding(None, (), "no sentence that was retrieved says all of it")
+        return Grounding(None, (), "no sentence that fits the question says all of it")
     return Grounding(max(holding, key=lambda sentence: sentence.worth), ())
 
 

@@ -287,7 +287,7 @@ class Trial:
             )
         read = [*([first.passage] if first else []), best.passage] if self.reader.is_small else found
         answer = asyncio.run(self.reader.answer(question.text, read))
-        grounding = ground(answer, question, read)
+        grounding = ground(answer, question, evidence, read)
         if (holder := grounding.sentence) and (not self.reader.is_small or holder.text == best.text):
             said = f"{answer}   ({self.reader.name}'s words, from this sentence)"
             return Reply([said, *before, _quoted(holder), *remark], answer, read, is_written=True)

@@ -103,7 +103,7 @@ class Says(Engine):
 @pytest.mark.parametrize(("answer", "shown", "why"), [
     ("Upper Dunness", True, ""),
     ("In Upper Dunness in 1986", False, "“1986” is in no passage that was retrieved"),
-    ("He is a wizard of tea", False, "no sentence that was retrieved says all of it"),
+    ("He is a wizard of tea", False, "no sentence that fits the question says all of it"),
     ("", False, "the model gave no answer"),
 ])  # fmt: skip
 def test_words_of_a_model_are_shown_only_if_a_sentence_holds_them(texts, monkeypatch, answer, shown, why):
