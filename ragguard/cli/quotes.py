@@ -57,10 +57,10 @@ class Sentence(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class QuoteEvidence:
     """The sentences of some passages that fit a question."""
 
-    question: Question
+    question: AskedQuestion
     """The question by which they were chosen: a follow-up, if there was one."""
     best: Sentence | None
     """The sentence that fits best; None if no passage has a word of the question."""
@@ -77,7 +77,7 @@ def passage_heading(passage: Passage) -> str:
     return f"{passage.metadata.get(HEADING, '')} {passage.id.partition('#')[0]}"
 
 
-class Question:
+class AskedQuestion:
     """A question by its words."""
 
     def __init__(self, text: str, search: Search | None = None) -> None:
@@ -125,7 +125,7 @@ class Question:
         best = max(self.ranked(passage), key=lambda sentence: sentence.worth, default=None)
         return passage.text if best is None else best.text
 
-    def evidence(self, passages: Sequence[Passage]) -> Evidence:
+    def evidence(self, passages: Sequence[Passage]) -> QuoteEvidence:
         """Returns the sentences of some passages, the best passage first, that fit this question."""
         held = [(passage, {*terms(passage.text), *terms(passage_heading(passage))}) for passage in passages]
         shares = [self.share(words, weighed=True) for _, words in held]
@@ -139,7 +139,9 @@ class Question:
         missing = [word for word in self.words if stem(word) not in known]
         named = {stem(word) for name in names_in(self.text) for word in content_words(name)}
         found = max(shares, default=0.0) >= ENOUGH and not any(stem(word) in named for word in missing)
-        return Evidence(self, best, [*self._rivals(best, ranked)][:_RIVALS] if best else [], missing, found)
+        return QuoteEvidence(
+            self, best, [*self._rivals(best, ranked)][:_RIVALS] if best else [], missing, found
+        )
 
     def _rivals(self, best: Sentence, ranked: Sequence[Sentence]) -> Iterator[Sentence]:
         stated = [best.text]
@@ -173,7 +175,9 @@ class Grounding(NamedTuple):
     """The reason for which the answer is not shown as one; "" if it is."""
 
 
-def ground(answer: str, question: Question, evidence: Evidence, passages: Sequence[Passage]) -> Grounding:
+def ground(
+    answer: str, question: AskedQuestion, evidence: QuoteEvidence, passages: Sequence[Passage]
+) -> Grounding:
     """Returns the sentence in which all that an answer adds to the question stands, or why it is not shown."""
     if not answer.strip() or is_abstention(answer):
         return Grounding(None, (), "the model gave no answer")
@@ -207,7 +211,7 @@ def ground(answer: str, question: Question, evidence: Evidence, passages: Sequen
 
 
 class FollowUp(NamedTuple):
-    """What goes on from the best sentence of a first search."""
+    """The way on from the best sentence of a first search."""
 
     query: str
     """The open words of the question, and the name that the sentence brings."""
@@ -216,7 +220,7 @@ class FollowUp(NamedTuple):
 
 
 def follow_up(
-    question: Question, evidence: Evidence, passages: Sequence[Passage], search: Search
+    question: AskedQuestion, evidence: QuoteEvidence, passages: Sequence[Passage], search: Search
 ) -> FollowUp | None:
     """Returns what the best passage leaves open of a question, of a name that its best sentence brings; None if nothing
     is open, no name is new, or no other text has that name and an open word."""

@@ -17,7 +17,7 @@ import typer
 from ragguard.analysis.hops import COLOURS, judged
 from ragguard.analysis.page import write_html
 from ragguard.analysis.wording import as_markup
-from ragguard.cli.quotes import Evidence, Question, Sentence, follow_up, ground
+from ragguard.cli.quotes import QuoteEvidence, AskedQuestion, Sentence, follow_up, ground
 from ragguard.cli.terminal import Column, progress_bar, say, screen, show_table
 from ragguard.cli.two_searches import QuestionMeans, fits_of, load_retriever, means_of, retrieve, say_better
 from ragguard.client import RagGuard
@@ -89,10 +89,12 @@ def run(
     began = time.perf_counter()
     texts = read_folder(folder)
     address = choose(smol=True).address if engine == "auto" else engine
-    ways = [Way("", questions)]
+    ways = [SearchWay("", questions)]
     if wordings or finder:
         ways.append(
-            Way(f"--retriever {retriever}" if finder else "the other wording", wordings or questions, finder)
+            SearchWay(
+                f"--retriever {retriever}" if finder else "the other wording", wordings or questions, finder
+            )
         )
     reader = Reader(connect(address), address)
     say(_about(texts, folder, reader, len(questions) * len(ways)))
@@ -129,7 +131,7 @@ def run(
         raise typer.Exit(code)
 
 
-class Way(NamedTuple):
+class SearchWay(NamedTuple):
     """A way to search: what is asked for each question, of the texts or of a retriever of the user's."""
 
     name: str
@@ -151,7 +153,7 @@ class Reader:
 
     @property
     def name(self) -> str:
-        """What the output calls it."""
+        """The name in the output."""
         return "smol" if self.address == "smol" else "the model"
 
     async def scorers(self) -> tuple[list[str] | None, str]:
@@ -188,11 +190,11 @@ def _about(texts: Texts, folder: Path, reader: Reader, asked: int) -> str:
     return f"{about}."
 
 
-class Reply(NamedTuple):
+class TrialReply(NamedTuple):
     """The answer to a question."""
 
     lines: Sequence[str]
-    """What is said of it."""
+    """The lines that are said of it."""
     answer: str = ""
     """The sentence or the words that stand for the answer; "" if there is none."""
     read: Sequence[Passage] = ()
@@ -205,12 +207,12 @@ class Reply(NamedTuple):
 class Asked:
     """A question that was answered."""
 
-    question: Question
+    question: AskedQuestion
     run_id: str
     searches: Sequence[tuple[str, Sequence[Passage]]]
     """The queries, and what each found."""
     lines: Sequence[str]
-    """What is said of the answer."""
+    """The lines that are said of the answer."""
     answer: str
     """The sentence or the words that stand for the answer; "" if there is none."""
     is_written: bool
@@ -230,10 +232,10 @@ class Trial:
     search: Search
     reader: Reader
 
-    def ask(self, text: str, way: Way, number: int) -> Asked:
+    def ask(self, text: str, way: SearchWay, number: int) -> Asked:
         """Searches, a second time if the first search leaves something open that another text goes on with, lets the
         model read, and hands the run to be scored."""
-        question, wording = Question(text, self.search), way.wordings[number]
+        question, wording = AskedQuestion(text, self.search), way.wordings[number]
         first = retrieve(way.retriever, wording) if way.retriever else self.search(wording, K)
         evidence = question.evidence(first)
         searches = [(wording, first)]
@@ -247,7 +249,7 @@ class Trial:
                     else self.search(then.query, K, without=first)
                 )
                 searches.append((then.query, going_on))
-            if (later := Question(then.query, self.search).evidence(going_on)).best:
+            if (later := AskedQuestion(then.query, self.search).evidence(going_on)).best:
                 first_sentence, evidence = evidence.best, later
         found = [passage for _, passages in searches for passage in passages]
         reply = self._answer(question, evidence, first_sentence, found)
@@ -260,8 +262,12 @@ class Trial:
         return Asked(question, run.id, searches, reply.lines, reply.answer, is_written=reply.is_written)
 
     def _answer(
-        self, question: Question, evidence: Evidence, first: Sentence | None, found: Sequence[Passage]
-    ) -> Reply:
+        self,
+        question: AskedQuestion,
+        evidence: QuoteEvidence,
+        first: Sentence | None,
+        found: Sequence[Passage],
+    ) -> TrialReply:
         """Returns the answer to a question.
 
         A small model in the process is given the passage that fits best, and no other: with more, it mostly misses what
@@ -270,19 +276,19 @@ class Trial:
         best = evidence.best
         missing = " or ".join(f"“{word}”" for word in evidence.missing)
         if best is None:
-            return Reply(
+            return TrialReply(
                 ["Not there: no passage has a word of this question. Ask it in the words of the texts."]
             )
         if not evidence.found:
             why = f": no passage that was retrieved has {missing}" if missing else ""
-            return Reply([f"Not there, as far as words tell{why}. The nearest sentence:", _quoted(best)])
+            return TrialReply([f"Not there, as far as words tell{why}. The nearest sentence:", _quoted(best)])
         remark = [f"No passage that was retrieved has {missing}."] if missing else []
         before = [_quoted(first)] if first else []
         if evidence.rivals:
             stated = [best, *evidence.rivals]
             said = f"{len(stated)} passages fit about equally and differ; which one holds is yours to say:"
             answer = " / ".join(sentence.text for sentence in stated)
-            return Reply(
+            return TrialReply(
                 [said, *map(_quoted, stated), *remark], answer, [sentence.passage for sentence in stated]
             )
         read = [*([first.passage] if first else []), best.passage] if self.reader.is_small else found
@@ -290,12 +296,12 @@ class Trial:
         grounding = ground(answer, question, evidence, read)
         if (holder := grounding.sentence) and (not self.reader.is_small or holder.text == best.text):
             said = f"{answer}   ({self.reader.name}'s words, from this sentence)"
-            return Reply([said, *before, _quoted(holder), *remark], answer, read, is_written=True)
+            return TrialReply([said, *before, _quoted(holder), *remark], answer, read, is_written=True)
         why = grounding.why or "they stand in another sentence"
         lacks = " It lacks what is asked for." if question.wants(best.text) is False else ""
         said = f"The sentence that fits best, a quote:{lacks}"
         unseen = f"{self.reader.name}'s own words are not shown: {why}."
-        return Reply([said, *before, _quoted(best), unseen, *remark], best.text, read)
+        return TrialReply([said, *before, _quoted(best), unseen, *remark], best.text, read)
 
     def show(self, asked: Asked, way: str) -> bool:
         """Waits for the scores of a run and prints it; returns whether it has all."""
@@ -319,7 +325,7 @@ class Trial:
             say(f"  not scored: {why}")
         return bool(is_done) and not failures
 
-    def _show_passages(self, question: Question, hop: HopView) -> None:
+    def _show_passages(self, question: AskedQuestion, hop: HopView) -> None:
         """Prints the passages of a search: of each the part that fits the question best, and what is known of it."""
         fits = judged(hop.scores)
         worth = [

@@ -37,7 +37,7 @@ class Chunk(NamedTuple):
     heading: str
     """The headings above it, the outermost first."""
     text: str
-    """Its heading in a line, and its paragraphs, items and rows, one in a line."""
+    """The heading in a line, then paragraphs, items and rows, one in a line."""
 
 
 def split(text: str, kind: str = ".txt") -> list[Chunk]:

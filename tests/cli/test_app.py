@@ -13,6 +13,8 @@ from ragguard.cli.app import COMMANDS, ELSEWHERE, GROUPS, SELDOM, app
 
 FOLDER = Path(ragguard.cli.__file__).parent
 NO_COMMANDS = {
+    "quotes",
+    "two_searches",
     "__init__",
     "app",
     "follow",
