@@ -17,7 +17,7 @@ import typer
 from ragguard.analysis.hops import COLOURS, judged
 from ragguard.analysis.page import write_html
 from ragguard.analysis.wording import as_markup
-from ragguard.cli.quotes import QuoteEvidence, AskedQuestion, Sentence, follow_up, ground
+from ragguard.cli.quotes import AskedQuestion, QuoteEvidence, Sentence, follow_up, ground
 from ragguard.cli.terminal import Column, progress_bar, say, screen, show_table
 from ragguard.cli.two_searches import QuestionMeans, fits_of, load_retriever, means_of, retrieve, say_better
 from ragguard.client import RagGuard
