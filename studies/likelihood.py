@@ -215,7 +215,7 @@ def world_runs(questions: int, seed: int) -> dict[str, list[Run]]:
 def known_questions() -> list[ExamQuestion]:
     """Returns questions about what everybody knows, with passages; none is about another subject."""
     listed = json.loads(_KNOWN.read_text("utf-8"))
-    return [ExamQuestion(question=one.pop("q"), other="", **one) for one in listed]
+    return [ExamQuestion(question=one.pop("q"), other="", miss="", **one) for one in listed]
 
 
 def prose_runs(questions: int) -> dict[str, list[Run]]:

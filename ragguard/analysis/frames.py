@@ -169,7 +169,7 @@ def _passage_rows(view: RunView, _: RunMeans, numbers: Mapping[Series, str]) -> 
 
 
 def _about(run: Run) -> Row:
-    return {"run": run.id, "question": run.question}
+    return dict(zip(_ABOUT_RUN, (run.id, run.question), strict=True))
 
 
 def _about_hop(view: RunView, hop: HopView) -> Row:

@@ -161,7 +161,9 @@ class ModelCalls:
     ) -> None:
         """Notes a retrieval that has ended, and whether it is `ok`; one that is not `followed` is remembered for guards
         only."""
-        self.steps[step_id] = EndedStep(event, self.asked_so_far, bodies, followed and ok, followed)
+        self.steps[step_id] = EndedStep(
+            event, first=self.asked_so_far, bodies=bodies, is_followed=followed and ok, by_framework=followed
+        )
         if len(self.steps) > STEPS_KEPT:
             del self.steps[next(iter(self.steps))]
 

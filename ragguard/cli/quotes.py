@@ -139,9 +139,8 @@ class AskedQuestion:
         missing = [word for word in self.words if stem(word) not in known]
         named = {stem(word) for name in names_in(self.text) for word in content_words(name)}
         found = max(shares, default=0.0) >= ENOUGH and not any(stem(word) in named for word in missing)
-        return QuoteEvidence(
-            self, best, [*self._rivals(best, ranked)][:_RIVALS] if best else [], missing, found
-        )
+        rivals = [*self._rivals(best, ranked)][:_RIVALS] if best else []
+        return QuoteEvidence(question=self, best=best, rivals=rivals, missing=missing, found=found)
 
     def _rivals(self, best: Sentence, ranked: Sequence[Sentence]) -> Iterator[Sentence]:
         stated = [best.text]

@@ -259,7 +259,10 @@ class Trial:
                 run.retrieved(query, got, candidates=passages, k=len(passages) or None)
             if reply.answer:
                 run.answered(reply.answer)
-        return Asked(question, run.id, searches, reply.lines, reply.answer, is_written=reply.is_written)
+        return Asked(
+            question=question, run_id=run.id, searches=searches, lines=reply.lines, answer=reply.answer,
+            is_written=reply.is_written,
+        )  # fmt: skip
 
     def _answer(
         self,
