@@ -17,7 +17,7 @@ read. What a call was given whose reply is not known is `unknown`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, TypeAlias
@@ -78,9 +78,12 @@ class Rewriting:
     """How many model calls there were before it."""
 
 
-def _made_of(candidates: Sequence[Passage], rewritings: Sequence[Rewriting]) -> list[Passage]:
-    """Returns the passages that were made of these candidates, or put in beside them, each with what made it."""
-    ids, known = {one.id for one in candidates if one.id}, {(one.id, one.text) for one in candidates}
+def _made_of(
+    candidates: Sequence[Passage], rewritings: Sequence[Rewriting], retrieved: Set[tuple[str, str]]
+) -> list[Passage]:
+    """Returns the passages that were made of these candidates, or put in beside them, each with what made it; without
+    what was `retrieved` by others, whose passages a component may have joined with these."""
+    ids, known = {one.id for one in candidates if one.id}, {*retrieved}
     made: list[Passage] = []
     for rewriting in rewritings:
         if not ids & rewriting.given:
@@ -114,14 +117,16 @@ class EndedStep:
     moved: int | None = None
     """The number of places by which the step moves in its run; None until the run has ended."""
 
-    def sought(self, rewritings: Sequence[Rewriting] = ()) -> PassageSearch:
+    def sought(self, rewritings: Sequence[Rewriting] = (), steps: Iterable[EndedStep] = ()) -> PassageSearch:
         """Returns the search for the passages that guards have left, in every form in which a prompt may hold them, and
-        for those that components between the retrieval and the model made of them."""
+        for those that components between the retrieval and the model made of them; `steps` are all of the run."""
         step = self.event.step
         decision = step.decision if self.decision is None else self.decision
         candidates = step.candidates if decision is None else decision.of(step.candidates)
         rewritings = [one for one in rewritings if one.after >= self.first]
-        candidates = [*candidates, *_made_of(candidates, rewritings)] if rewritings else candidates
+        if rewritings:
+            retrieved = {(one.id, one.text) for other in steps for one in other.event.step.candidates}
+            candidates = [*candidates, *_made_of(candidates, rewritings, retrieved)]
         if self.search is None or candidates != self.searched:
             # A prompt may hold a text without what stands before it, or as a guard has judged it.
             bodies = {} if self.bodies is None else self.bodies()
@@ -210,7 +215,7 @@ class ModelCalls:
         ended = self.steps[step_id]
         if ended.has_failed:
             return _delivered([])
-        search = ended.sought(self.rewritings)
+        search = ended.sought(self.rewritings, self.steps.values())
         if not search.passages:
             return _delivered(None)
         calls = list(self._calls.values())
@@ -287,7 +292,8 @@ class ModelCalls:
         replies = sum(call.reply is not None for call in calls)
         state = (self.asked_so_far, replies, len(self.steps), self.answer, self.has_ended)
         if self._flow is None or self._flow[0] != state:
-            searches = [(step.first, step.sought(self.rewritings)) for step in self.steps.values()]
+            steps = self.steps.values()
+            searches = [(step.first, step.sought(self.rewritings, steps)) for step in steps]
             self._flow = state, Flow(calls, self.answer, searches, has_ended=self.has_ended)
         return self._flow[1]
 

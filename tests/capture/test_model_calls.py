@@ -1,4 +1,4 @@
-"""Which retrieved passages count as read, by the inputs of the run's later model calls."""
+"""Which retrieved passages count as read, by the inputs of the run's later model calls and the flow of their replies."""
 
 from __future__ import annotations
 
@@ -10,153 +10,228 @@ from support.captured import Captured
 from ragguard.capture.events import RunEnded
 from ragguard.capture.model_calls import JUDGED_ONLY, notice
 from ragguard.capture.recorder import Recorder
-from ragguard.capture.shapes import ModelContent, content_in
+from ragguard.capture.shapes import content_in
 from ragguard.records import Decision, Dropped, Passage
 
 OSLO = "Nordlys is a shipping firm that is based in Oslo; it was founded by Ada Berg in 1922."
 BERGEN = "Skagen is a fishing firm that is based in Bergen; it was founded by Olav Dahl in 1931."
+MOLDE = "Romsdal is a timber firm that is based in Molde; it was founded by Kari Lie in 1948."
 HAN = "奥斯陆的公司由阿达·贝格于一九二二年创立，主要从事航运业务，并在卑尔根设有分公司。"
 THAI = "บริษัทเดินเรือแห่งนี้ตั้งอยู่ในกรุงออสโลและก่อตั้งโดยอาดา แบร์กในปี ค.ศ. 1922"
 NOTES = "My notes so far: the firm in Oslo was founded by somebody called Ada."
+ASKED = {"role": "user", "content": "Is it true? Say yes or no, or give a number from 0 to 9."}
 
 
-def texts_of(given):
-    return given if isinstance(given, ModelContent) else content_in(given)
+def requests(id, **arguments):
+    return {
+        "role": "assistant", "content": None,
+        "tool_calls": [{"id": id, "type": "function", "function": {"name": "search", "arguments": str(arguments)}}],
+    }  # fmt: skip
+
+
+def result(id, text):
+    return {"role": "tool", "tool_call_id": id, "content": text}
+
+
+class Script:
+    """A run of retrievals and model calls, in the order in which they are written down."""
+
+    def __init__(self):
+        self.captured = Captured()
+        self.recorder = Recorder(self.captured)
+        self.recorder.run_started("run", "Who founded the firm?")
+        self.count = 0
+
+    def found(self, *texts, id="step", followed=True):
+        self.recorder.step_started(id, "run", "founder", followed=followed)
+        self.recorder.step_ended(id, [Passage(text, str(number)) for number, text in enumerate(texts)])
+
+    def asked(self, given, reply=None):
+        self.count += 1
+        self.recorder.model_asked("run", self.count, partial(content_in, given))
+        if reply is not None:
+            self.recorder.model_replied("run", self.count, partial(content_in, reply))
+
+    def answered(self, answer, status="ok"):
+        self.recorder.run_ended(RunEnded("run", status, answer=answer))
+        assert self.recorder.faults.count == 0
+        return self.read()
+
+    def read(self):
+        return [
+            "unknown" if step.metadata.get("ragguard.delivered") else [one.text for one in step.passages]
+            for step in self.captured.run.steps
+        ]
+
+    @property
+    def metadata(self):
+        return self.captured.run.steps[0].metadata
 
 
 @pytest.fixture
-def captured():
-    return Captured()
+def script():
+    return Script()
 
 
-@pytest.fixture
-def recorder(captured):
-    recorder = Recorder(captured)
-    recorder.run_started("run", "Who founded the firm?")
-    yield recorder
-    assert recorder.faults.count == 0
+A, B = requests("a", query="first"), requests("b", query="second")
+ADA, OLAV = "Ada Berg founded it.", "Olav Dahl founded it."
+STORIES = {
+    # Each story is what was found (a list) and what a model was asked (with its reply), in order; the answer is the
+    # last reply. Then what was read of each retrieval.
+    "in the prompt's order": (
+        [[OSLO, BERGEN, HAN], (f"Answer from these.\n\n{HAN}\n{OSLO.upper()}", ADA)], [[HAN, OSLO]],
+    ),
+    "nothing": ([[OSLO, BERGEN], ("Who founded the firm based in Oslo?", ADA)], [[]]),
+    "no later call": ([("Rewrite the question.", "founder of Nordlys"), [OSLO]], ["unknown"]),
+    "only judged": (
+        [[OSLO, BERGEN], (f"Is this relevant? {OSLO}", "no"), (f"Is this relevant? {BERGEN}", "yes"), (BERGEN, OLAV)],
+        [[BERGEN]],
+    ),
+    "a hop of which all was rejected": (
+        [[OSLO], (f"Is this relevant? {OSLO}", "no"), [BERGEN], (BERGEN, OLAV)], [[], [BERGEN]],
+    ),
+    "behind notes": ([[OSLO], (f"Take notes of {OSLO}", NOTES), (f"Answer from your notes. {NOTES}", ADA)], [[OSLO]]),
+    "a verdict inside a word": (
+        [[OSLO, BERGEN], (f"Is it useful? {BERGEN}", "no"), (f"Do not guess. {OSLO}", "It is not known.")], [[OSLO]],
+    ),
+    "a verdict that the next prompt offers by chance": (
+        [[OSLO, BERGEN], (f"Answer yes or no: is it useful? {BERGEN}", "no"),
+         (f"Answer yes or no: is it useful? {OSLO}", "yes"),
+         (f"Say yes or no first, then the name. {OSLO}", "Yes, Ada Berg")],
+        [[OSLO]],
+    ),
+    "a name that the next question takes up": (
+        [[OSLO], (f"Where is Nordlys based? {OSLO}", "Oslo"),
+         [BERGEN], (f"Which firm left Oslo for Bergen? {BERGEN}", "Skagen")],
+        [[OSLO], [BERGEN]],
+    ),
+    "pieces in consecutive prompts": (
+        [[OSLO, BERGEN],
+         (f"Context: {BERGEN} Nordlys is a shipping firm that is", "An answer from the first prompt."),
+         ("Existing answer: An answer from the first prompt. Context: based in Oslo; it was founded by Ada Berg in "
+          "1922.", ADA)],
+        [[BERGEN, OSLO]],
+    ),
+    "pieces in one prompt": (
+        [[OSLO], ("Source 1: Nordlys is a shipping firm that is based\nSource 2: in Oslo; it was founded by Ada Berg "
+                  "in 1922.", "Ada Berg [1]")],
+        [[OSLO]],
+    ),
+    "the order of the calls, and of the new texts in them": (
+        [[BERGEN], ([BERGEN], B), [OSLO, MOLDE, BERGEN], ([BERGEN, B, f"{MOLDE}\n{OSLO}\n{BERGEN}"], "Kari Lie")],
+        [[BERGEN], [MOLDE, OSLO, BERGEN]],
+    ),
+    "a conversation that grows": (
+        [[OSLO], ([OSLO], ""), [BERGEN], ([OSLO, BERGEN], ""), [MOLDE], ([OSLO, BERGEN, MOLDE], ADA)],
+        [[OSLO], [BERGEN], [MOLDE]],
+    ),
+}  # fmt: skip
+STORIES |= {
+    f"hops whose tool messages became {left!r}": (
+        [([ASKED], A), [OSLO], ([ASKED, A, result("a", OSLO)], B), [BERGEN],
+         ([ASKED, A, result("a", left), B, result("b", BERGEN)], OLAV)],
+        [[OSLO], [BERGEN]],
+    )
+    for left in ("[cleared]", "")
+}  # fmt: skip
+for word in ("Yes", "No", "4"):
+    answering = [[OSLO, BERGEN], (f"Answer yes, no or a number from 0 to 9.\n{OSLO}", word)]
+    STORIES[f"{word} as the answer"] = answering, [[OSLO]]
+    STORIES[f"{word} as the answer of an engine that is a tool"] = (
+        [([ASKED], A), *answering, ([ASKED, A, result("a", word)], f"It is so: {word} indeed.")], [[OSLO]],
+    )  # fmt: skip
 
 
-def retrieve(recorder, *texts, id="step", followed=True):
-    recorder.step_started(id, "run", "founder", followed=followed)
-    recorder.step_ended(id, [Passage(text, str(number)) for number, text in enumerate(texts)])
+@pytest.mark.parametrize("story", STORIES)
+def test_what_was_read(script, story):
+    happened, expected = STORIES[story]
+    for number, what in enumerate(happened):
+        script.found(*what, id=str(number)) if isinstance(what, list) else script.asked(*what)
+    replies = [what[1] for what in happened if isinstance(what, tuple)]
+    assert script.answered(replies[-1]) == expected
 
 
-def ask(recorder, given, reply=None, key="call"):
-    recorder.model_asked("run", key, partial(texts_of, given))
-    if reply is not None:
-        recorder.model_replied("run", key, partial(texts_of, reply))
+def test_what_was_only_judged_is_counted_and_said(script):
+    script.found(OSLO, BERGEN)
+    script.asked(f"Is this relevant? {OSLO}", "no")
+    script.asked(BERGEN, OLAV)
+    assert script.answered(OLAV) == [[BERGEN]]
+    assert script.metadata[JUDGED_ONLY] == 1
+    assert notice(script.metadata, 1) == "1 of the candidates were only judged by a model, and not read"
 
 
-def read(captured, step=0):
-    step = captured.run.steps[step]
-    return [one.text for one in step.passages], step.metadata.get("ragguard.delivered", "")
+def test_replies_of_which_the_answer_is_put_together_all_count(script):
+    script.found(OSLO, BERGEN)
+    script.asked(OSLO, "Ada Berg, in 1922")
+    script.asked(BERGEN, "Olav Dahl, in 1931")
+    read = script.answered("Response 1: Ada Berg, in 1922\n----\nResponse 2: Olav Dahl, in 1931")
+    assert (read, JUDGED_ONLY in script.metadata) == ([[OSLO, BERGEN]], False)
 
 
-def test_passages_in_the_prompt_were_read_in_its_order(recorder, captured):
-    retrieve(recorder, OSLO, BERGEN, HAN)
-    ask(recorder, f"Answer from these.\n\n{HAN}\n{OSLO.upper()}")
-    assert read(captured) == ([HAN, OSLO], "")
-    assert len(captured.run.steps[0].candidates) == 3
-
-
-def test_prompt_without_any_passage_read_none(recorder, captured):
-    retrieve(recorder, OSLO, BERGEN)
-    ask(recorder, "Who founded the firm based in Oslo?")
-    assert read(captured) == ([], "")
+def test_call_after_the_answer_does_not_take_its_place(script):
+    script.found(OSLO)
+    script.asked(OSLO, ADA)
+    script.asked(f"Is this grounded: {ADA} Say yes or no.", "yes")
+    assert script.answered(ADA) == [[OSLO]]
 
 
 @pytest.mark.parametrize("text", [OSLO, HAN, THAI])
-def test_passage_that_is_cut_makes_what_was_read_unknown(recorder, captured, text):
-    retrieve(recorder, text, "Another one.")
-    ask(recorder, f"Answer from: {text[: len(text) * 3 // 4]}")
-    assert read(captured) == ([text, "Another one."], "unknown")
+def test_passage_that_is_cut_makes_what_was_read_unknown(script, text):
+    script.found(text, "Another one.")
+    script.asked(f"Answer from: {text[: len(text) * 3 // 4]}")
+    assert script.read() == ["unknown"]
 
 
-def test_retrieval_without_a_later_model_call_is_unknown(recorder, captured):
-    ask(recorder, "Rewrite the question.", "founder of Nordlys")
-    retrieve(recorder, OSLO)
-    recorder.run_ended(RunEnded("run", answer="Ada Berg"))
-    assert read(captured) == ([OSLO], "unknown")
+@pytest.mark.parametrize("shown", [30, 60])
+def test_beginning_of_each_passage_is_unknown_also_beside_a_whole_one(script, shown):
+    script.found(OSLO, BERGEN, MOLDE)
+    script.asked(f"{OSLO}\n{BERGEN[:shown]}\n{MOLDE[:shown]}", ADA)
+    assert script.answered(ADA) == ["unknown"]
 
 
-def test_passages_that_the_application_reports_are_read_whatever_a_prompt_holds(recorder, captured):
-    retrieve(recorder, OSLO, followed=False)
-    ask(recorder, "Who founded it?")
-    recorder.run_ended(RunEnded("run", answer="Ada Berg"))
-    assert read(captured) == ([OSLO], "")
+def test_passages_that_the_application_reports_are_read_whatever_a_prompt_holds(script):
+    script.found(OSLO, followed=False)
+    script.asked("Who founded it?", ADA)
+    assert script.answered(ADA) == [[OSLO]]
 
 
-def test_passage_that_only_a_grader_saw_was_not_read(recorder, captured):
-    retrieve(recorder, OSLO, BERGEN)
-    for number, text in enumerate((OSLO, BERGEN)):
-        ask(recorder, f"Is this relevant? {text}", ["no", "yes"][number], key=number)
-    ask(recorder, BERGEN, "Olav Dahl", key="answer")
-    recorder.run_ended(RunEnded("run", answer="Olav Dahl"))
-    assert read(captured) == ([BERGEN], "")
-    metadata = captured.run.steps[0].metadata
-    assert metadata[JUDGED_ONLY] == 1
-    assert notice(metadata, 1) == "1 of the candidates were only judged by a model, and not read"
-
-
-def test_hop_of_which_a_grader_rejected_all_was_not_read(recorder, captured):
-    retrieve(recorder, OSLO, id="first")
-    ask(recorder, f"Is this relevant? {OSLO}", "no", key=1)
-    retrieve(recorder, BERGEN, id="second")
-    ask(recorder, BERGEN, "Olav Dahl", key=2)
-    recorder.run_ended(RunEnded("run", answer="Olav Dahl"))
-    assert [read(captured, step)[0] for step in (0, 1)] == [[], [BERGEN]]
-
-
-def test_passage_behind_notes_that_the_answering_call_is_given_was_read(recorder, captured):
-    retrieve(recorder, OSLO)
-    ask(recorder, f"Take notes of {OSLO}", NOTES, key=1)
-    ask(recorder, f"Answer from your notes. {NOTES}", "Ada Berg", key=2)
-    recorder.run_ended(RunEnded("run", answer="Ada Berg"))
-    assert read(captured) == ([OSLO], "")
-
-
-def test_replies_of_which_the_answer_is_put_together_all_count(recorder, captured):
-    retrieve(recorder, OSLO, BERGEN)
-    ask(recorder, OSLO, "Ada Berg, in 1922", key=1)
-    ask(recorder, BERGEN, "Olav Dahl, in 1931", key=2)
-    recorder.run_ended(
-        RunEnded("run", answer="Response 1: Ada Berg, in 1922\n----\nResponse 2: Olav Dahl, in 1931")
-    )
-    assert read(captured) == ([OSLO, BERGEN], "")
-    assert JUDGED_ONLY not in captured.run.steps[0].metadata
-
-
-def test_call_after_the_answer_does_not_take_its_place(recorder, captured):
-    retrieve(recorder, OSLO)
-    ask(recorder, OSLO, "Ada Berg founded it.", key=1)
-    ask(recorder, "Is this grounded: Ada Berg founded it. Say yes or no.", "yes", key=2)
-    recorder.run_ended(RunEnded("run", answer="Ada Berg founded it."))
-    assert read(captured) == ([OSLO], "")
-
-
-def test_conversation_that_grows_keeps_every_hop_read(recorder, captured):
-    said = ["Who founded the firm?"]
-    for hop in range(3):
-        retrieve(recorder, f"{OSLO} {hop}", id=f"hop {hop}")
-        said = [*said, f"{OSLO} {hop}"]
-        ask(recorder, said, "", key=hop)
-    recorder.run_ended(RunEnded("run", answer="Ada Berg"))
-    assert [read(captured, hop) for hop in range(3)] == [([f"{OSLO} {hop}"], "") for hop in range(3)]
-
-
-def test_passage_that_a_guard_dropped_was_read_by_an_earlier_retrieval_alone(recorder, captured):
-    retrieve(recorder, OSLO, BERGEN, id="first")
-    ask(recorder, [OSLO, BERGEN], "", key=1)
-    retrieve(recorder, OSLO, BERGEN, id="second")
+def test_passage_that_a_guard_dropped_was_read_by_an_earlier_retrieval_only(script):
+    script.found(OSLO, BERGEN, id="first")
+    script.asked([OSLO, BERGEN], "")
+    script.found(OSLO, BERGEN, id="second")
     dropped = Dropped(Passage(OSLO, "0"), 1, "misleads", -0.9)
-    recorder.step_amended("second", "run", None, Decision([Passage(BERGEN, "1")], [dropped], "pruned"))
-    ask(recorder, [OSLO, BERGEN, BERGEN], "Olav Dahl", key=2)
-    recorder.run_ended(RunEnded("run", answer="Olav Dahl"))
-    assert [read(captured, step)[0] for step in (0, 1)] == [[OSLO, BERGEN], [BERGEN]]
+    script.recorder.step_amended("second", "run", None, Decision([Passage(BERGEN, "1")], [dropped], "pruned"))
+    script.asked([OSLO, BERGEN, BERGEN], OLAV)
+    assert script.answered(OLAV) == [[OSLO, BERGEN], [BERGEN]]
 
 
-def test_long_conversation_is_compared_once_a_message(recorder, captured, monkeypatch):
+def test_note_of_an_open_run_goes_when_the_end_tells_more(script):
+    script.found(OSLO)
+    script.asked(OSLO, "A note on what Nordlys is and does.")
+    script.asked("Write the answer.", "Something else entirely.")
+    open_run = script.captured.run.steps[0]
+    script.asked("From this note: A note on what Nordlys is and does.", ADA)
+    assert script.answered(ADA) == [[OSLO]]
+    assert JUDGED_ONLY not in script.metadata
+    assert open_run.metadata.get(JUDGED_ONLY) in (None, 1)
+
+
+def test_call_whose_reply_never_came_makes_its_passages_unknown(script):
+    script.found(OSLO, BERGEN)
+    script.asked(OSLO)
+    assert script.answered(None, "error") == ["unknown"]
+
+
+def test_run_of_more_calls_than_are_kept_is_unknown_where_they_are_missing(script, caplog):
+    script.found(OSLO)
+    script.asked(OSLO, "A first note of this run, which later calls take up.")
+    for number in range(300):
+        script.asked(f"Go on with step {number}.", f"Done with step {number}.")
+    assert script.answered("Done with step 299.") == ["unknown"]
+    assert caplog.text.count("asked a model more than 256 times") <= 1
+
+
+def test_long_conversation_is_compared_once_a_message(script, monkeypatch):
     """What is in every prompt is not taken apart again for each of 30 prompts of 100 KB."""
     from ragguard.capture import passage_search
 
@@ -166,9 +241,8 @@ def test_long_conversation_is_compared_once_a_message(recorder, captured, monkey
         passage_search, "running_words", lambda text: taken_apart.append(len(text)) or whole(text)
     )
     messages = [f"{'word ' * 99}{number}" for number in range(200)]
-    retrieve(recorder, *[f"{OSLO} {number}" * 20 for number in range(5)])
-    for call in range(30):
-        ask(recorder, messages, "", key=call)
-    recorder.run_ended(RunEnded("run", answer="Ada Berg"))
-    assert read(captured) == ([], "")
+    script.found(*[f"{OSLO} {number}" * 20 for number in range(5)])
+    for _ in range(30):
+        script.asked(messages, "")
+    assert script.answered("Ada Berg") == [[]]
     assert sum(size for size in taken_apart if size <= 600) <= 2 * sum(map(len, messages))

@@ -134,6 +134,19 @@ def test_two_retrievers_side_by_side_share_a_turn(recorder, captured):
     assert [(step.query, step.turn) for step in captured.run.steps] == [(QUESTION, 0), (QUESTION, 0)]
 
 
+def test_documents_that_were_joined_are_read_of_their_own_retrieval(recorder, captured):
+    built = pipeline(("join", DocumentJoiner()), texts=[BORN])
+    built.add_component("second", InMemoryBM25Retriever(store(JUDGE)))
+    built.connect("second.documents", "join.documents")
+    built.run({
+        "retriever": {"query": QUESTION}, "second": {"query": "judge"}, "prompt": {"question": QUESTION},
+    })  # fmt: skip
+    assert {step.query: texts(step.passages) for step in captured.run.steps} == {
+        QUESTION: [BORN],
+        "judge": [JUDGE],
+    }
+
+
 def test_retriever_that_another_one_feeds_has_a_later_turn(recorder, captured):
     @component
     class NextQuery:

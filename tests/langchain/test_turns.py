@@ -6,6 +6,7 @@ import operator
 import random
 import threading
 import time
+from types import SimpleNamespace
 from typing import Annotated, TypedDict
 
 import pytest
@@ -17,8 +18,12 @@ from langgraph.func import entrypoint, task
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Send
+from support.captured import Captured, CapturedInStore
 from support.langchain_agents import ANSWER, QUESTION, asked
 from support.langchain_parts import ListRetriever, call, documents, says
+
+from ragguard.capture.recorder import Recorder
+from ragguard_langchain import RagGuardCallback
 
 
 @tool(response_format="content_and_artifact")
@@ -93,7 +98,10 @@ async def test_tool_calls_of_one_message_share_a_turn(captured, config, mode):
 
 
 @both
-async def test_steps_of_a_message_come_in_the_order_of_its_tool_calls(captured, config, mode):
+@pytest.mark.parametrize("intake", [Captured, CapturedInStore])
+async def test_steps_of_a_message_come_in_the_order_of_its_tool_calls(intake, mode):
+    captured = intake()
+    config = {"callbacks": [RagGuardCallback(SimpleNamespace(recorder=Recorder(captured)))]}
     quick_ended = threading.Event()
 
     @tool(response_format="content_and_artifact")

@@ -71,7 +71,8 @@ _WRITE_RUN: Final = (
 _READ_STEPS: Final = f"SELECT {', '.join(STEP_COLUMNS)} FROM steps WHERE run = ?"
 _WRITE_STEP: Final = (
     f"INSERT INTO steps (run, {', '.join(STEP_COLUMNS)}) VALUES (?, {', '.join('?' * len(STEP_COLUMNS))}) "
-    "ON CONFLICT (run, id) DO UPDATE SET body = excluded.body, status = excluded.status, k = excluded.k"
+    "ON CONFLICT (run, id) DO UPDATE SET idx = excluded.idx, body = excluded.body, status = excluded.status, "
+    "k = excluded.k"
 )
 _END_BODY: Final = tuple(one.name for one in fields(RunEnded) if one.name in RUN_BODY)
 """The fields of a run's body that the end of an invocation may say."""
