@@ -1,4 +1,4 @@
-"""Which retrieved passages count as read, by the inputs of the run's later model calls and the flow of their replies."""
+"""Which retrieved passages count as read, by the inputs of later model calls and the flow of their replies."""
 
 from __future__ import annotations
 
