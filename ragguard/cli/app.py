@@ -41,6 +41,7 @@ GROUPS = {
     "Gate": {
         "compare": "Compare two sets of scored runs; for a CI gate, --fail-if.",
         "baseline": "Name the runs of a store, so that later ones are compared with them.",
+        "cases": "Make regression cases of runs, to which later versions are held.",
     },
     "Operate": {
         "serve": "Take traces and runs over HTTP, and score them.",

@@ -13,10 +13,20 @@ import typer
 
 from ragguard.analysis.compare_page import compare_html
 from ragguard.analysis.gate_check import GateCheck, check
+from ragguard.analysis.regression_cases import (
+    FAILED,
+    NOT_ASKED,
+    CorpusTexts,
+    case_lines,
+    check_cases,
+    read_cases,
+)
 from ragguard.analysis.wording import as_markup, question_line
 from ragguard.cli.terminal import LabelFile, say, screen, show_results
+from ragguard.errors import InvalidInput
 from ragguard.lab.labels.corrected import corrected_by
 from ragguard.runtime.arguments import check_output
+from ragguard.storage.source import open_source
 from ragguard.storage.sqlite import baselines
 from ragguard.text.plain import counted
 
@@ -63,6 +73,16 @@ def run(
         Path | None, typer.Option(help="Write a comment for a pull request there, as Markdown.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page there.")] = None,
+    cases: Annotated[
+        Path | None,
+        typer.Option(help="Hold the new side to regression cases, as `ragguard cases` writes them."),
+    ] = None,
+    corpus: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --cases: the folder or file of what can be retrieved now, which tells stale cases."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare two sets of scored runs over the same questions: which side is better, and by how much.
@@ -70,8 +90,15 @@ def run(
     The verdict rests on answer_correct, ΔSePer (or the likelihood of the right answer), UDCG and coverage, as far as
     both sides have them.
 
-    Exit code 0: nothing failed. 1: a --fail-if condition holds. 2: they cannot be compared.
+    Exit code 0: nothing failed. 1: a --fail-if condition holds, or a case fails. 2: they cannot be compared.
     """
+    results = []
+    if cases is not None:
+        runs = open_source(after or before).scored_runs()
+        texts = None if corpus is None else CorpusTexts(corpus)
+        results = check_cases(read_cases(cases), ((one.run, one.scores) for one in runs), texts)
+    elif corpus is not None:
+        raise InvalidInput("--corpus", str(corpus), "--cases FILE beside it")
     check_output("--markdown", markdown)
     check_output("--html", html)
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
@@ -93,14 +120,17 @@ def run(
         html.write_text(compare_html(checked, *names), encoding="utf-8")
         say(f"the comparison is written to {html}; open it in a browser", error=as_json)
     if as_json:
-        typer.echo(json.dumps(checked.as_dict(), indent=2))
+        of_cases = [{"case": one.case.id, "status": one.status, "reasons": one.reasons} for one in results]
+        typer.echo(json.dumps(checked.as_dict() | ({"cases": of_cases} if results else {}), indent=2))
     else:
         _show(checked, every=every)
+        for line in case_lines(results) if results else ():
+            say(line)
         for said in checked.thin:
             say(f"WARNING: {'--fail-if: ' if fail_if else ''}{said}")
         for gate in checked.gates:
             say(str(gate))
-    if checked.broken:
+    if checked.broken or any(one.status in (FAILED, NOT_ASKED) for one in results):
         raise typer.Exit(1)
 
 

@@ -1,0 +1,92 @@
+"""`ragguard cases DATA [RUN…]`: makes regression cases of runs, to which later versions are held."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragguard.analysis.regression_cases import case_of, has_thumb, read_cases, retrieved, write_cases
+from ragguard.analysis.wording import run_of_part
+from ragguard.cli.terminal import say
+from ragguard.errors import InvalidInput
+from ragguard.facts.causes import CAUSES, cause_of
+from ragguard.facts.run_view import RunView
+from ragguard.records import ScoredRun
+from ragguard.runtime.arguments import check_output, one_of
+from ragguard.storage.source import ScoredSource, open_source
+from ragguard.storage.sqlite import baselines
+from ragguard.storage.sqlite.reader import StoreReader
+from ragguard.text.plain import counted
+
+
+def run(
+    data: Annotated[str, typer.Argument(help="A store.")],
+    run_ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="Runs: ids, or parts that no other run has."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The file of cases; those that are there stay.")
+    ] = Path("cases.jsonl"),
+    cause: Annotated[str | None, typer.Option(help="All runs of one cause, such as misled.")] = None,
+    document: Annotated[
+        str | None, typer.Option(help="All runs that retrieved this document: a passage's id, file or title.")
+    ] = None,
+    thumb: Annotated[str | None, typer.Option(help="All runs with this thumb: up or down.")] = None,
+) -> None:
+    """Make regression cases of runs: question, right answers, what must be found, what must not be read.
+
+    Then: compare OLD NEW --cases FILE, or pytest --ragguard-cases FILE with the fixture ragguard_case.
+
+    Exit code 0: done. 2: no run is chosen, or one can be no case; it says why.
+    """
+    if not run_ids and cause is None and document is None and thumb is None:
+        raise InvalidInput("RUN", None, "ids of runs, or --cause, --document or --thumb")
+    if cause is not None:
+        one_of("--cause", cause, [*CAUSES])
+    if thumb is not None:
+        one_of("--thumb", thumb, ["up", "down"])
+    check_output("--out", out)
+    source = open_source(data)
+    seen = set[str]().union(*(baselines.documents(path) for path in source.stores))
+    corpus = baselines.fingerprint(seen)
+    made, refused = [], []
+    for scored in _chosen(source, run_ids):
+        view = RunView(scored.run, scored.scores, scored.failures)
+        counted_as = cause_of(scored.run, scored.scores, view.explanation)
+        if (
+            (cause is not None and counted_as != cause)
+            or (thumb is not None and not has_thumb(scored.run, thumb))
+            or (document is not None and not retrieved(scored.run, document))
+        ):
+            continue
+        try:
+            made.append(case_of(view, counted_as, corpus))
+        except InvalidInput as error:
+            refused.append(error)
+    if not made:
+        raise (
+            refused[0] if refused else InvalidInput("RUN", "no run", "runs of this cause, document or thumb")
+        )
+    known = {case.id for case in read_cases(out)} if out.exists() else set[str]()
+    whole = write_cases(made, out)
+    new = len({case.id for case in made} - known)
+    say(f"{counted(new, 'new case')} in {out}, which has {whole}; next: ragguard compare {shlex.quote(data)} NEW.db "
+        f"--cases {shlex.quote(str(out))}")  # fmt: skip
+    for wrong in refused:
+        say(f"no case: {wrong}", error=True)
+
+
+def _chosen(source: ScoredSource, run_ids: list[str] | None) -> Iterator[ScoredRun]:
+    """Yields the named runs; all if none is named."""
+    if not run_ids:
+        yield from source.scored_runs()
+        return
+    ids = list(source.each(StoreReader.run_ids))
+    for wanted in run_ids:
+        run_id = run_of_part(wanted, ids)
+        yield from filter(None, source.each(lambda store, run_id=run_id: [store.scored_run(run_id)]))  # type: ignore[misc]
