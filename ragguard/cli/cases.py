@@ -57,7 +57,7 @@ def run(
     made, refused = [], []
     for scored in _chosen(source, run_ids):
         view = RunView(scored.run, scored.scores, scored.failures)
-        counted_as = cause_of(scored.run, scored.scores, view.explanation)
+        counted_as = cause_of(view)
         if (
             (cause is not None and counted_as != cause)
             or (thumb is not None and not has_thumb(scored.run, thumb))
