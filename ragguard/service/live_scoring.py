@@ -14,14 +14,9 @@ from typing import TypeAlias
 
 from ragguard.records import Failure, Run
 from ragguard.runtime.faults import NOTICES
-from ragguard.runtime.per_process import PerProcess
-from ragguard.scorers.pipeline import ScoringPipeline, evaluate
+from ragguard.scorers.pipeline import evaluate
 from ragguard.scorers.scorer import Live
-from ragguard.service.awaited_store import AwaitedStore
-from ragguard.service.configuration import Configuration
-from ragguard.service.delivery import Delivery
-from ragguard.service.run_scoring import ReferenceFinder, answered, is_chosen
-from ragguard.storage.preparation import Redactor
+from ragguard.service.run_scoring import ScoringTools, answered, is_chosen
 
 Work: TypeAlias = Callable[[], Awaitable[bool]]
 """Scores or delivers one run; returns False where no engine answered."""
@@ -32,19 +27,8 @@ STEP_WAITS = 0.2
 class LiveScoring:
     """Scores open runs: first what asks about the last step alone, then what looks at all steps so far."""
 
-    def __init__(
-        self,
-        settings: Configuration,
-        store: AwaitedStore,
-        *,
-        pipeline: PerProcess[ScoringPipeline],
-        delivery: Delivery,
-        redactor: Redactor,
-        references: ReferenceFinder,
-    ) -> None:
-        self._settings, self._store, self._pipeline = settings, store, pipeline
-        self._delivery, self._redactor, self._references = delivery, redactor, references
-        self._most = max(1, settings.concurrency // 2)
+    def __init__(self, tools: ScoringTools) -> None:
+        self._tools, self._most = tools, max(1, tools.settings.concurrency // 2)
         self._waiting: dict[str, float] = {}
         """The open runs of which a step has ended since they were last scored, each with the time from which it may be
         scored, on the monotonic clock. The writer adds to it; whoever iterates over it takes a copy."""
@@ -52,7 +36,7 @@ class LiveScoring:
 
     def note(self, changed: Set[str]) -> None:
         """Notes the ids of open runs whose steps ended or changed; from any thread."""
-        if not self._pipeline.get().remembers:
+        if not self._tools.pipeline.get().remembers:
             NOTICES.warn(
                 "live scoring without a cache",
                 "steps are not scored as they end, since the engine has no cache and would be asked the same again at "
@@ -62,14 +46,14 @@ class LiveScoring:
             return
         now = time.monotonic()
         for run_id in changed:
-            if is_chosen(run_id, self._settings.score_rate):
+            if is_chosen(run_id, self._tools.settings.score_rate):
                 self._waiting.setdefault(run_id, now + STEP_WAITS)
 
     def take(self, slots: int) -> list[Work]:
         """Returns work on open runs for at most so many slots, those that wait longest first."""
         free = max(0, min(slots, self._most - len(self._running)))
         now = time.monotonic()
-        due = [one for one, at in self._ready() if at <= now][:free]
+        due = [run_id for run_id, at in self._ready() if at <= now][:free]
         for run_id in due:
             del self._waiting[run_id]
         self._running.update(due)
@@ -84,7 +68,7 @@ class LiveScoring:
 
     def _ready(self) -> list[tuple[str, float]]:
         """Returns the runs that wait and are not being scored."""
-        return [(one, at) for one, at in list(self._waiting.items()) if one not in self._running]
+        return [(run_id, at) for run_id, at in list(self._waiting.items()) if run_id not in self._running]
 
     async def _score(self, run_id: str) -> bool:
         """Scores an open run as it stands; returns False where no engine answered.
@@ -94,27 +78,30 @@ class LiveScoring:
         """
         try:
             self._waiting.pop(run_id, None)  # whatever has ended until now is in the store
-            run = await self._store.run(run_id)
+            run = await self._tools.store.run(run_id)
             return run is None or run.status != "open" or await self._attempt(run)
         finally:
             self._running.discard(run_id)
 
     async def _attempt(self, run: Run) -> bool:
-        found, _ = await self._references.of(run)  # failures of finding them are reported at the run's end
-        if found:
-            run = replace(run, references=found)
+        tools, pipeline = self._tools, self._tools.pipeline.get()
+        references, _ = await tools.references.of(
+            run
+        )  # failures of finding them are reported at the run's end
+        if references:
+            run = replace(run, references=references)
         failures: list[Failure] = []
         # Without a known question of the run, only scorers about the steps' queries can be asked.
         kinds: tuple[Live, ...] = ("at once", "so far") if run.question.strip() else ("at once",)
         for kind in kinds:
             # Scorers about a step that has ended meanwhile come before those about all steps.
-            if not self._pipeline.get().live_scorers(kind) or run.id in self._waiting:
+            if not pipeline.live_scorers(kind) or run.id in self._waiting:
                 continue
-            scored = await evaluate(run, self._pipeline.get().results_so_far(run, kind))
-            failures += self._redactor.failures(scored.failures)
-            new = await self._store.store_provisional(run.id, scored.scores, failures, found)
-            if new and self._delivery:
-                await self._delivery.start(replace(scored, scores=new, failures=[]))
+            scored = await evaluate(run, pipeline.results_so_far(run, kind))
+            failures += tools.redactor.failures(scored.failures)
+            new = await tools.store.store_provisional(run.id, scored.scores, failures, references)
+            if new and tools.delivery:
+                await tools.delivery.start(replace(scored, scores=new, failures=[]))
             if new is None or not answered(scored):  # the run has ended, or the engine is away
                 return new is None
         return True

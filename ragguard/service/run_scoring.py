@@ -13,7 +13,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from textwrap import shorten
 from typing import Any, NamedTuple, TypeVar
 
@@ -73,6 +73,18 @@ class ReferenceFinder:
         return self._redactor.texts(found), failures
 
 
+@dataclass(frozen=True, slots=True)
+class ScoringTools:
+    """The objects that scoring uses, of open runs and of those that have ended."""
+
+    settings: Configuration
+    store: AwaitedStore
+    pipeline: PerProcess[ScoringPipeline]
+    delivery: Delivery
+    redactor: Redactor
+    references: ReferenceFinder
+
+
 class WorkedOff(NamedTuple):
     """The result of working off a claimed run."""
 
@@ -85,22 +97,11 @@ class WorkedOff(NamedTuple):
 class RunScoring:
     """Scores runs, any number at once, and each run by one task at a time."""
 
-    def __init__(
-        self,
-        settings: Configuration,
-        store: AwaitedStore,
-        *,
-        pipeline: PerProcess[ScoringPipeline],
-        delivery: Delivery,
-        redactor: Redactor,
-        references: ReferenceFinder,
-        loop: BackgroundLoop,
-        due: LoopSignal,
-    ) -> None:
+    def __init__(self, tools: ScoringTools, *, loop: BackgroundLoop, due: LoopSignal) -> None:
         """Sets `due` when runs were stored that the worker has to score."""
-        self._settings, self._store, self._due = settings, store, due
-        self._pipeline, self._delivery, self._redactor = pipeline, delivery, redactor
-        self._references, self._loop = references, loop
+        self._settings, self._store, self._references = tools.settings, tools.store, tools.references
+        self._pipeline, self._delivery, self._redactor = tools.pipeline, tools.delivery, tools.redactor
+        self._loop, self._due = loop, due
         self.progress = threading.Condition()
         """Notified when a run was scored or released."""
         self.cause_retrying = self.cause_failed = ""

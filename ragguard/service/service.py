@@ -30,7 +30,7 @@ from ragguard.service.delivery import Delivery
 from ragguard.service.flushing import Ending, at_exit, forget
 from ragguard.service.intake import Intake
 from ragguard.service.live_scoring import LiveScoring
-from ragguard.service.run_scoring import ReferenceFinder, RunScoring
+from ragguard.service.run_scoring import ReferenceFinder, RunScoring, ScoringTools
 from ragguard.service.scoring_worker import ScoringWorker
 from ragguard.storage.preparation import Redactor
 from ragguard.storage.sqlite.ledger import Left
@@ -186,15 +186,10 @@ class Service:
         )  # fmt: skip
         self.delivery = Delivery(settings, self.store, self.faults)
         stored, references = AwaitedStore(self.store, self.intake), ReferenceFinder(settings, redactor)
+        tools = ScoringTools(settings, stored, self.pipeline, self.delivery, redactor, references)
         self._due = LoopSignal()
-        self.scoring = RunScoring(
-            settings, stored, pipeline=self.pipeline, delivery=self.delivery, redactor=redactor,
-            references=references, loop=SCORER, due=self._due,
-        )  # fmt: skip
-        self._live = LiveScoring(
-            settings, stored, pipeline=self.pipeline, delivery=self.delivery, redactor=redactor,
-            references=references,
-        )  # fmt: skip
+        self.scoring = RunScoring(tools, loop=SCORER, due=self._due)
+        self._live = LiveScoring(tools)
         self._worker = ScoringWorker(
             settings, stored, scoring=self.scoring, live=self._live, loop=SCORER, due=self._due,
             faults=self.faults,
