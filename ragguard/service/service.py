@@ -186,7 +186,10 @@ class Service:
         )  # fmt: skip
         self.delivery = Delivery(settings, self.store, self.faults)
         stored, references = AwaitedStore(self.store, self.intake), ReferenceFinder(settings, redactor)
-        tools = ScoringTools(settings, stored, self.pipeline, self.delivery, redactor, references)
+        tools = ScoringTools(
+            settings=settings, store=stored, pipeline=self.pipeline, delivery=self.delivery, redactor=redactor,
+            references=references,
+        )  # fmt: skip
         self._due = LoopSignal()
         self.scoring = RunScoring(tools, loop=SCORER, due=self._due)
         self._live = LiveScoring(tools)

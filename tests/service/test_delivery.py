@@ -3,19 +3,16 @@
 import asyncio
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from support.polling import eventually
 from support.runs import a_run, as_events
-from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
+from support.scripted_pipeline import ListSink
 
 from ragguard.records import ScoredRun
 from ragguard.runtime.faults import Faults
 from ragguard.service import delivery
-from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import SinkDelivery
-from ragguard.service.service import in_each_process
 from ragguard.storage.sqlite.store import Store
 
 
@@ -33,28 +30,6 @@ class GatedSink(ListSink):
         await super().submit(scored)
 
 
-@pytest.fixture
-def make(tmp_path):
-    made = []
-
-    def service(*sinks, path: Path | None = tmp_path / "s.db", **settings):
-        one = in_each_process(
-            Configuration(
-                scoring=ScriptedSettings(ScriptedPipeline()),
-                store=path,
-                sinks=sinks,
-                exit_timeout=0.5,
-                **settings,
-            )
-        ).get()
-        made.append(one)
-        return one
-
-    yield service
-    for one in made:
-        one.close(0.5)
-
-
 def capture(service, count):
     for index in range(count):
         for event in as_events(a_run(f"r{index}")):
@@ -68,7 +43,7 @@ def scored(service):
 @pytest.mark.parametrize("path", [None, "s.db"])
 def test_a_sink_that_hangs_holds_up_neither_scoring_nor_the_other_sinks(make, tmp_path, path):
     bad, good = GatedSink(), ListSink()
-    service = make(bad, good, path=path and tmp_path / path, concurrency=2)
+    service = make(sinks=[bad, good], path=path and tmp_path / path, concurrency=2)
     capture(service, 40)
     eventually(lambda: len(good.got) == 40 and scored(service) == 40)
     report = service.flush(0.1)
@@ -81,7 +56,7 @@ def test_a_sink_that_hangs_holds_up_neither_scoring_nor_the_other_sinks(make, tm
 
 async def test_a_callers_own_run_is_not_held_up_either(make):
     bad, good = GatedSink(), ListSink()
-    service = make(bad, good)
+    service = make(sinks=[bad, good])
     for index in range(10):
         assert (await service.scoring.evaluate(a_run(f"r{index}"))).scores
     eventually(lambda: len(good.got) == 10)
@@ -90,7 +65,7 @@ async def test_a_callers_own_run_is_not_held_up_either(make):
 def test_a_sink_that_works_but_is_slow_loses_nothing_and_bounds_what_waits(make, monkeypatch):
     monkeypatch.setattr(delivery, "MOST_WAITING", 3)
     slow = GatedSink()
-    service = make(slow, concurrency=2)
+    service = make(sinks=[slow], concurrency=2)
     capture(service, 30)
     eventually(lambda: scored(service) >= 5)
     assert not service.flush(0.2)
@@ -122,12 +97,12 @@ async def test_runs_beyond_the_bound_of_a_timed_out_sink_are_counted_at_once(mon
 
 def test_runs_that_waited_for_a_sink_at_close_are_delivered_on_reopening(make):
     bad = GatedSink()
-    service = make(bad)
+    service = make(sinks=[bad])
     capture(service, 20)
     eventually(lambda: scored(service) == 20 and bool(bad.begun))
     assert service.close(0.2).delivering == 20
     good = ListSink()
-    again = make(good)
+    again = make(sinks=[good])
     capture(again, 0)
     again.intake.start()
     eventually(lambda: {one.run.id for one in good.got} == {f"r{index}" for index in range(20)})

@@ -5,44 +5,21 @@ import sqlite3
 import threading
 import time
 from functools import partial
-from pathlib import Path
 
 import pytest
 from support.child import in_child
 from support.polling import eventually
 from support.runs import a_run, as_events, scores_of
-from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
+from support.scripted_pipeline import ListSink, ScriptedPipeline
 
 from ragguard import RagGuard
 from ragguard.capture.events import RunEnded, RunStarted
 from ragguard.errors import Closed, EngineUnreachable, InvalidInput
 from ragguard.records import Passage, Run
 from ragguard.runtime.circuit_breaker import RetrySchedule
-from ragguard.service.configuration import Configuration
-from ragguard.service.service import in_each_process
 from ragguard.storage.sqlite.reader import StoreReader
 
-QUICK = RetrySchedule(attempts=3, first=0.01, longest=0.05)
-
-
-@pytest.fixture
-def make(tmp_path):
-    made = []
-
-    def service(pipeline=None, *, path: Path | None = tmp_path / "s.db", **settings):
-        pipeline = pipeline or ScriptedPipeline()
-        settings = {"retry": QUICK, "exit_timeout": 0.5, **settings}
-        services = in_each_process(Configuration(scoring=ScriptedSettings(pipeline), store=path, **settings))
-        one = services.get()
-        one.scripted, one.services = pipeline, services
-        made.append(one)
-        return one
-
-    yield service
-    for one in made:
-        if getattr(one.scripted, "gate", None):
-            one.scripted.gate.set()
-        one.close(0.3)
+SETTINGS = {"retry": RetrySchedule(attempts=3, first=0.01, longest=0.05)}
 
 
 def capture(service, *runs):
@@ -99,7 +76,7 @@ def test_flush_honours_its_timeout_and_says_what_is_missing(make):
 
 
 def test_so_many_runs_are_scored_at_once_and_no_more(make):
-    service = make(ScriptedPipeline(gate=threading.Event()), concurrency=3, retry=QUICK)
+    service = make(ScriptedPipeline(gate=threading.Event()), concurrency=3)
     capture(service, *(a_run(f"r{number}") for number in range(10)))
     eventually(lambda: service.scripted.running == 3)
     service.scripted.gate.set()
@@ -253,9 +230,7 @@ def test_a_redaction_that_keeps_nothing_is_told_and_what_it_should_hide_is_nowhe
 
 
 def test_without_a_store_what_is_too_much_is_dropped_and_counted(make):
-    service = make(
-        ScriptedPipeline(gate=threading.Event()), path=None, queue_size=4, concurrency=1, retry=QUICK
-    )
+    service = make(ScriptedPipeline(gate=threading.Event()), path=None, queue_size=4, concurrency=1)
     capture(service, a_run("first"))
     assert service.scripted.entered.wait(10)
     for number in range(8):
