@@ -84,7 +84,7 @@ def test_labels_of_other_texts_judges_and_runs_are_refused():
     items = in_order_of_worth(items_of(runs, "relevance"), 20)
     with pytest.raises(InvalidInput, match="another one than was labelled"):
         corrected(runs, labels_of(items, right, digest="0" * 16))
-    with pytest.raises(InvalidInput, match="label again, or score with that judge"):
+    with pytest.raises(InvalidInput, match="label again, or score by that one"):
         corrected(runs, labels_of(items, right, judge="other/1"))
     with pytest.raises(InvalidInput, match=r"`ragguard label ragguard\.db`"):
         corrected(judged_runs(prefix="b")[0], labels_of(items, right))
