@@ -8,13 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragguard.analysis.tables import Cell, Table
-from ragguard.facts.causes import CAUSES, CauseCounts, DocumentCount, largest, short_words
+from ragguard.facts.causes import CAUSES, JUDGED, CauseCounts, DocumentCount, largest, short_words
 
 SIGNIFICANT = 0.05
 _SHOWN = 5
 """The most documents of a table."""
 _GATE_NAMES = {"contested": "contested_answer"}
 """The names in a condition of `--fail-if` that are not the cause's own, as a metric has it."""
+
+CAUSE_NAMES = tuple(_GATE_NAMES.get(cause, cause) for cause in CAUSES if cause in JUDGED)
+"""The names of causes in a condition of `--fail-if`."""
 
 
 def count_tables(counts: CauseCounts) -> list[Table]:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, get_args
 
-from ragguard.analysis.cause_tables import change_table
+from ragguard.analysis.cause_tables import CAUSE_NAMES, change_table
 from ragguard.analysis.comparison import TOO_FEW, UNDECIDED, Comparison, interval_text
 from ragguard.analysis.pairs import Questions, compare, read_questions
 from ragguard.analysis.tables import Table
@@ -275,6 +275,12 @@ def check(
     for condition in conditions:
         if condition.metric in found.refused and not corrected:
             allowed = "a metric that does not count places: K differs in every question; or score both sides on one K"
+            raise InvalidInput("--fail-if", str(condition), allowed)
+        if condition.metric in CAUSE_NAMES and condition.metric not in gaps:
+            allowed = (
+                "a metric: a cause counts runs whose answers were judged on both sides, and there are none; give "
+                f"references, or score with them (causes: {', '.join(CAUSE_NAMES)})"
+            )
             raise InvalidInput("--fail-if", str(condition), allowed)
     lost = {} if allow_unscored or corrected else {change.metric: change.lost for change in found.changes}
     gates = [hold(condition, gaps, why, lost) for condition in conditions]

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ragguard._version import __version__
+from ragguard.analysis.figures import Pictures
 from ragguard.analysis.page_head import PageHead
 from ragguard.analysis.wording import (
     Shortened,
@@ -43,6 +44,8 @@ from ragguard.runtime.faults import without_times
 from ragguard.scorers.exam.record import remarks_on
 from ragguard.storage.sqlite.overview import SCALE, Overview
 
+BLAMING = ("misled", "overturned", "contested")
+"""The causes that blame passages."""
 BLOCK = 50
 """The number of runs in one block of data."""
 _PAGE_FILES = files("ragguard.analysis") / "page_files"
@@ -92,13 +95,14 @@ def _write(
     lines: list[Data] = []
     engines: set[str] = set()
     selections: list[tuple[float, float]] = []
-    head_counts = PageHead()
+    head_counts, pictures = PageHead(), Pictures()
     coming = iter(runs)
     while block := list(islice(coming, BLOCK)):
         number, texts = len(lines) // BLOCK, Texts()
         for run in block:
             line = summary(run)
             head_counts.add(len(lines), run.view, line["cause"])
+            pictures.add(run.view, line["tokens"])
             lines.append(line)
         engines.update(engine for run in block for engine in run.engines)
         selections += [numbers for run in block for numbers in selection_numbers(run.view)]
@@ -114,7 +118,7 @@ def _write(
     write_data(page, "index", page_json({
         "runs": lines, "block": BLOCK, "scale": SCALE, "metrics": captions,
         "version": __version__, "events": events, "remarks": [*remarks(), *remarks_on(engines)],
-        "head": head_counts.as_data(),
+        "head": head_counts.as_data(), "pictures": pictures.as_data(),
         "selections": about_selections(selections) if selections else "",
     }))  # fmt: skip
     page.write(foot.replace("{{script}}", script))
@@ -168,7 +172,7 @@ def summary(overview: Overview) -> Data:
         "tone": _tone(total),
         "source": next((one.reference_source for one in (total, likelier) if one is not None), ""),
         "dropped": sum(len(step.decision.dropped) for step in run.steps if step.decision),
-        "misleading": view.misleading,
+        "misleading": _misleading(view),
         "worst": None if view.worst is None else round(view.worst, 4),
         "udcg": _value(view.find("udcg_context")),
         "coverage": _value(view.find("coverage_total")),
@@ -180,6 +184,18 @@ def summary(overview: Overview) -> Data:
         "thumb": _feedback(run, "thumb"),
         "tokens": usage.prompt_tokens + usage.output_tokens,
     }
+
+
+def _misleading(view: RunView) -> int:
+    """Returns how many passages that were read mislead by their utility, or state the wrong answer of the run."""
+    by_words = view.explanation.sources if view.explanation.cause in BLAMING else frozenset()
+    by_utility = {
+        (hop.number, item.rank)
+        for hop in view.hops
+        for item in hop.passages
+        if item.read and item.effect == "misleads"
+    }
+    return len(by_utility | by_words)
 
 
 def _feedback(run: Run, name: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragguard.analysis.wording import ShadowStep, about_shadow, line_of, shadow_steps
-from ragguard.facts.causes import CAUSES, URGENCY
+from ragguard.facts.causes import CAUSES, OPEN, UNJUDGED, URGENCY
 from ragguard.facts.documents import document_of, needed
 from ragguard.facts.hop_worth import worth_of_hops
 from ragguard.facts.run_view import RunView
@@ -55,6 +55,7 @@ class PageHead:
         self._needed: list[int] = []
         self._needed_in_shadow: list[int] = []
         self._worth = ""
+        self._judged_passages = 0
         self._misleading: Counter[int] = Counter()
         """The misleading passages that were read, by the place of their run."""
 
@@ -79,9 +80,10 @@ class PageHead:
             if hop.seen.empty:
                 counts.empty.append(place)
             for one in hop.passages:
-                if not one.read or not (name := document_of(one.passage)):
+                if not one.read:
                     continue
-                document = self._documents[name]
+                self._judged_passages += one.utility is not None
+                document = self._documents[document_of(one.passage)]
                 document.read += 1
                 for found, places in (
                     ((hop.number, one.rank) in sources, document.wrong),
@@ -127,8 +129,22 @@ class PageHead:
                 for name, one in documents[:_SHOWN]
                 if one.wrong or one.misleading
             ],
+            "quiet": self._quiet(),
             "junk": self._junk(),
         }  # fmt: skip
+
+    def _quiet(self) -> str:
+        """Returns what may be said if no hop and no document stands out: only of what was judged."""
+        unjudged, runs = self._causes[UNJUDGED] + self._causes[OPEN], self._causes.total()
+        said = []
+        if unjudged < runs:
+            said.append("no answer that was judged is wrong because of a passage")
+        if self._worth:
+            said.append("no hop changed the belief measurably")
+        if not said:
+            return "Nothing was judged, so that no hop and no document can be named: no answer, and no hop's worth."
+        rest = f" The answers of {counted(unjudged, 'run')} were not judged." if unjudged else ""
+        return f"No hop or document stands out: {' and '.join(said)}.{rest}"
 
     def _junk(self) -> Mapping[str, Any]:
         """Returns what may be said of passages that a guard dropped, or could drop."""
@@ -145,11 +161,15 @@ class PageHead:
             )  # fmt: skip
             whole = f"The guard dropped {self._dropped:,} of {counted(self._seen, 'passage')}: {said}."
             return {"said": whole, "runs": self._needed}
+        if not self._judged_passages:
+            said = "No passage was judged, so that nothing is known of junk: it takes a model that judges passages."
+            return {"said": said, "runs": []}
         if not self._misleading:
-            return {
-                "said": "No passage that was read misleads by its utility; no guard dropped any.",
-                "runs": [],
-            }
+            said = (
+                f"None of the {counted(self._judged_passages, 'passage')} that were judged misleads by its utility; no "
+                "guard dropped any."
+            )
+            return {"said": said, "runs": []}
         passages, runs = counted(self._misleading.total(), "passage"), counted(len(self._misleading), "run")
         return {
             "said": f"No guard ran. By its utility, {passages} that the model read in {runs} may mislead. With "

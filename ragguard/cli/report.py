@@ -12,9 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from ragguard.analysis.cause_tables import count_tables
+from ragguard.analysis.figures import write_figures
 from ragguard.analysis.frames import Frame
 from ragguard.analysis.hops import hop_table
-from ragguard.analysis.page import selection_numbers, summary, write_html
+from ragguard.analysis.page import BLAMING, selection_numbers, summary, write_html
 from ragguard.analysis.wording import (
     ShadowStep,
     about_selections,
@@ -28,7 +29,7 @@ from ragguard.analysis.wording import (
 from ragguard.cli.follow import follow
 from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_results, show_table
 from ragguard.errors import InvalidInput
-from ragguard.facts.causes import CAUSES, URGENCY
+from ragguard.facts.causes import CAUSES, URGENCY, short_words
 from ragguard.facts.run_view import RunView
 from ragguard.facts.verdicts import BeliefGain
 from ragguard.lab.labels.corrected import corrected
@@ -47,6 +48,12 @@ def run(
     data: Annotated[str, typer.Argument(help="A store, or a folder of scored parts.")] = "ragguard.db",
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page there instead.")] = None,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write a table there instead, as CSV.")] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write pictures into this folder instead, as SVG and PNG: belief by hop, causes, cost."
+        ),
+    ] = None,
     rows: Annotated[
         str, typer.Option(help="With --csv: a row for each of the questions, hops or passages.")
     ] = "questions",
@@ -62,7 +69,7 @@ def run(
     ] = False,
     cause: Annotated[
         str | None,
-        typer.Option(help="List only the runs of one cause, such as misled; the table of causes names them."),
+        typer.Option(help="Only the runs of one cause, such as misled; the table of causes names them."),
     ] = None,
     labels: LabelFile = None,
     as_json: Annotated[
@@ -75,16 +82,17 @@ def run(
     """
     if run_id == "":
         raise InvalidInput("--run", run_id, "an id, or a part of one")
+    files, labelled = (("--html", html), ("--csv", csv), ("--figures", figures)), ("--labels", labels)
     if following:
-        others = {"--run": run_id, "--html": html, "--csv": csv, "--json": as_json, "--labels": labels}
-        refuse_together(("--follow", True), *others.items())
-    refuse_together(("--run", run_id), ("--html", html), ("--csv", csv))
-    refuse_together(("--json", as_json), ("--html", html), ("--csv", csv))
-    refuse_together(("--most", most), ("--html", html), ("--csv", csv), ("--run", run_id))
-    refuse_together(("--cause", cause), ("--html", html), ("--csv", csv), ("--run", run_id))
+        refuse_together(("--follow", True), ("--run", run_id), *files, ("--json", as_json), labelled)
+    refuse_together(*files)
+    for option in (("--run", run_id), ("--json", as_json), ("--most", most), labelled):
+        refuse_together(option, *files)
+    for option in (("--most", most), ("--cause", cause), labelled):
+        refuse_together(option, ("--run", run_id))
+    refuse_together(("--cause", cause), ("--csv", csv))
     if cause is not None:
         one_of("--cause", cause, [*CAUSES])
-    refuse_together(("--labels", labels), ("--html", html), ("--csv", csv), ("--run", run_id))
     check_output("--html", html)
     check_output("--csv", csv)
     if following:
@@ -92,22 +100,28 @@ def run(
         return
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     source = open_source(data)
+    of_cause = None
+    if cause is not None:
+        of_cause = {noted.id for noted in source.noted_runs() if noted.note.cause == cause}
+        if not of_cause:
+            known = ", ".join(name for name, _ in source.cause_counts().rows) or "none"
+            raise InvalidInput("--cause", cause, f"a cause of one of these runs, which are {known}")
     if csv is not None:
         count = Frame.of(rows, source.each).write_csv(csv)
         say(f"{counted(count, 'row')} written to {csv}")
     elif html is not None:
-        title = f"ragguard: {Path(data).name}"
-        count = write_html(source.overviews(), html, title, lambda: source.remarks)
+        title = f"ragguard: {Path(data).name}{f', {short_words(cause)}' if cause else ''}"
+        count = write_html(_only(source.overviews(), of_cause), html, title, lambda: source.remarks)
         say(f"{counted(count, 'run')} written to {html}; open it in a browser")
+    elif figures is not None:
+        names = write_figures(_only(source.overviews(texts=False), of_cause), figures)
+        say(f"written to {figures}: {', '.join(names)}, each as .svg and .png")
     elif run_id:
         _show_run(source, run_id, as_json=as_json)
     else:
         found = None
         if labels is not None:
             found = corrected(source.scored_runs(), read_label_file(labels, models=True, skipped=True), data)
-        of_cause = None
-        if cause is not None:
-            of_cause = {one.id for one in source.noted_runs() if one.note.cause == cause}
         if as_json:
             lines = list(map(_as_data, _only(source.overviews(), of_cause)))[:most]
             shown = {"causes": source.cause_counts().as_dict(), "runs": lines}
@@ -172,7 +186,7 @@ def _show_runs(runs: Iterable[Overview], most: int, causes: Mapping[str, str]) -
         for line in shown
     ]
     beliefs = [_belief(line["before"], line["gain"], line["error"]) for line in shown]
-    misleading = ["–" if line["worst"] is None else str(line["misleading"]) for line in shown]
+    misleading = [_misleading(line, causes[line["id"]]) for line in shown]
     console = screen()
     going_on = sum(line["status"] == "open" for line in lines)
     still = f" ({going_on} still running)" if going_on else ""
@@ -206,6 +220,13 @@ def _show_runs(runs: Iterable[Overview], most: int, causes: Mapping[str, str]) -
     console.print(
         "One run with its hops: --run ID (any part that no other run has). A page: --html report.html"
     )
+
+
+def _misleading(line: Mapping[str, Any], cause: str) -> str:
+    """Returns how many passages may mislead by utility, or that the words of one decided against the run."""
+    if cause in BLAMING and not line["misleading"]:
+        return "by words"
+    return "–" if line["worst"] is None and not line["misleading"] else str(line["misleading"])
 
 
 def _harm(line: dict[str, Any]) -> tuple[int, float, int]:

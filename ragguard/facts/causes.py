@@ -1,19 +1,19 @@
 """Causes of runs, and what each document did in them, counted over many runs.
 
-A document is known by its passage's id, or by a digest of its text if it has none.
+A document is known by its file, address or title, or by its passage's id (`document_of`).
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ragguard.facts.documents import document_of
 from ragguard.facts.run_view import RunView
 from ragguard.facts.steps import view_step
-from ragguard.records import Passage, RetrievalStep
+from ragguard.records import RetrievalStep
 
 UNJUDGED = "unjudged"
 """Counted for a run whose answer was not judged: no answer, no reference to judge by, or a model that could not."""
@@ -92,11 +92,6 @@ def note_of(view: RunView) -> CauseNote:
     return CauseNote(cause_of(view), _documents(view), [*retrievers])
 
 
-def document_id(passage: Passage) -> str:
-    """Returns what a document is known by: the passage's id, or a digest of its text."""
-    return passage.id or hashlib.sha256(passage.text.encode("utf-8", "replace")).hexdigest()[:16]
-
-
 def retriever_of(step: RetrievalStep) -> str:
     """Returns the name of a step's tool, else of its retriever; "" if neither is known."""
     retriever = step.metadata.get("retriever", "")
@@ -138,7 +133,7 @@ def _documents(view: RunView) -> list[DocumentUse]:
         for rank, passage in enumerate(seen.all, 1):
             place = number, rank
             use = DocumentUse(
-                document_id(passage), rank in got,
+                document_of(passage), rank in got,
                 used=place in explanation.stating or place in explanation.answering or (step.id, rank) in led,
                 misled=place in misled, contested=place in contested,
             )  # fmt: skip

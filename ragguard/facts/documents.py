@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 
 from ragguard.facts.run_facts import findable, mentions
@@ -13,11 +14,14 @@ _NAMES = ("source", "file_name", "filename", "file_path", "path", "url", "title"
 
 
 def document_of(passage: Passage) -> str:
-    """Returns the name of the document that a passage is from: its file, address or title, else the passage's id."""
+    """Returns the name of the document that a passage is from: its file, address or title, else the passage's id, else
+    that it has none, with a digest that is equal for equal texts."""
     for key in _NAMES:
         if isinstance(name := passage.metadata.get(key), str) and name:
             return name
-    return str(passage.id)
+    if passage.id:
+        return str(passage.id)
+    return f"text without an id, {hashlib.sha256(passage.text.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
 def needed(view: RunView, ranks: Mapping[int, set[int]]) -> Iterator[PassageView]:

@@ -148,8 +148,13 @@ def _punctuation(char: str) -> bool:
 
 _ENOUGH_WORDS = 20
 """The fewest words by which English is told from other languages."""
-_ENGLISH_SHARE = 0.15
-"""The least share of `COMMON` among the words of an English text; about 0.4 is usual."""
+_ENGLISH_SHARE, _HARDLY_ENGLISH = 0.15, 0.04
+"""The least share of `COMMON` among the words of an English text, about 0.4 is usual; and the share under which a text
+is not English. Between them, as in tables and lists, the common words of other languages decide."""
+_FOREIGN = frozenset(
+    "der die das und ist nicht ein eine zu den von mit le la les des et est une du que en el los las un una por para "
+    "il di che e non per o os da com het een van op och att som det er og ikke".split()
+)
 _READ_CHARACTERS = 4000
 _LOWER_WORD = re.compile(r"\b[^\W\d_A-Z]+\b")
 
@@ -168,4 +173,9 @@ def is_english(texts: Iterable[str]) -> bool:
     if letters and 2 * sum(char < "\u0250" for char in letters) < len(letters):
         return False
     words = _LOWER_WORD.findall(text)  # names say nothing about the language around them
-    return len(words) < _ENOUGH_WORDS or sum(word in COMMON for word in words) >= _ENGLISH_SHARE * len(words)
+    if len(words) < _ENOUGH_WORDS:
+        return True
+    english, foreign = (sum(word in common for word in words) for common in (COMMON, _FOREIGN))
+    if english < _ENGLISH_SHARE * len(words):
+        return english >= _HARDLY_ENGLISH * len(words) and foreign < english
+    return True

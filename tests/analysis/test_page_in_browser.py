@@ -5,7 +5,8 @@ import re
 
 import pytest
 from rich.console import Console
-from support.browser import CHROMIUM, chromium
+from support.browser import CHROMIUM, chromium, lies_apart
+from support.outcomes import outcome
 from support.overviews import overviews
 
 from ragguard.analysis.hops import hop_table
@@ -286,33 +287,6 @@ def test_run_page_keeps_each_number_in_one_line_and_the_chart_fills_its_column(b
     assert drawn >= 0.75 * column
 
 
-def outcome(number):
-    """A run that came out in one of six ways: right, misled, contested, not found, dropped by a guard, not judged."""
-    kind = ("right", "misled", "contested", "not_found", "dropped", "unjudged")[number % 6]
-    answers = {"right": "Ada Berg", "unjudged": "Carl Dahl"}
-    says = Passage("Ada Berg founded the firm.", "says", metadata={"source": "handbook.md"})
-    lies = Passage("Carl Dahl founded the firm.", "lies", metadata={"source": "old/handbook.md"})
-    idle = Passage("Lemons are yellow.", "idle")
-    read = {"right": [says], "misled": [lies], "contested": [lies, says], "unjudged": [lies]}.get(
-        kind, [idle]
-    )
-    step = RetrievalStep(f"s{number}", f"o{number}", query="who founded it?", passages=read, candidates=read)
-    if kind == "dropped":
-        step.candidates = [says, idle]
-        step.decision = Decision([idle], [Dropped(says, 1, "utility -0.50 < -0.20", -0.5)], "pruned", 1.0)
-    run = Run(
-        f"o{number}", f"Who founded firm {number}?", ["Ada Berg"], answers.get(kind, "Carl Dahl"), [step]
-    )
-    scores = [
-        Score("utility", -0.9 if one is idle else 0.9, "passage", run.id, step.id, position=rank)
-        for rank, one in enumerate(step.candidates or read, 1)
-    ]
-    if kind != "unjudged":
-        label = "correct" if kind == "right" else "wrong"
-        scores.append(Score("answer_correct", float(kind == "right"), "run", run.id, label=label))
-    return ScoredRun(run, scores)
-
-
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     path = tmp_path_factory.mktemp("outcomes") / "report.html"
@@ -368,18 +342,10 @@ def test_no_part_of_the_page_lies_over_another_and_no_text_is_in_a_tooltip_only(
 ):
     page = browser.open(outcomes, width, 900, dark=dark)
     page.value("for (const one of document.querySelectorAll('details')) one.open = true")
-    assert page.value("document.documentElement.scrollWidth") <= width
-    assert page.value("document.querySelectorAll('[title]').length") == 0
-    for scrolled in (0, 400, 1200, 10**6):  # a list that is sticky must not cover what follows
-        boxes = page.value(
-            f"scrollTo(0, {scrolled}), ['header', '.answers', '#list', '#run', 'footer'].map((one) => {{"
-            "const box = document.querySelector(one).getBoundingClientRect();"
-            "return [one, box.left, box.top, box.right, box.bottom]; })"
-        )
-        for place, (name, left, top, right, bottom) in enumerate(boxes):
-            for other, *box in boxes[place + 1 :]:
-                apart = right <= box[0] + 1 or box[2] <= left + 1 or bottom <= box[1] + 1 or box[3] <= top + 1
-                assert apart, (name, other, scrolled)
+    # A list that is sticky must not cover what follows.
+    lies_apart(page, width, ("body > header", ".answers", "#list", "#run", "footer"), (0, 400, 1200, 10**6))
+    assert page.value("document.querySelectorAll('#pictures figure').length") >= 1
+    lies_apart(page, width, ("#tiles", "#pictures", "#charts-of-all"))
 
 
 def test_a_page_where_nothing_was_judged_says_so_and_has_no_count_of_the_misled(browser, tmp_path):
@@ -389,3 +355,6 @@ def test_a_page_where_nothing_was_judged_says_so_and_has_no_count_of_the_misled(
     assert "2\nnot judged" in text
     assert "No answer was judged" in text
     assert "misled" not in text
+    text = page.value("culprits.innerText + junk.innerText")
+    assert "The answers of 2 runs were not judged" in text or "Nothing was judged" in text
+    assert "No passage misleads" not in text

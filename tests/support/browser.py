@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,3 +151,21 @@ def chromium() -> Iterator[Browser]:
             process.wait(20)
             os.close(ours[1])
             os.close(theirs[0])
+
+
+def lies_apart(page: Page, width: int, parts: Sequence[str], places: Sequence[int] = (0,)) -> None:
+    """Holds a page to its width, to texts without tooltips, and to parts that lie apart wherever it is scrolled to."""
+    assert page.value("document.documentElement.scrollWidth") <= width
+    assert page.value("document.querySelectorAll('[title]').length") == 0
+    for scrolled in places:
+        boxes = page.value(
+            f"scrollTo(0, {scrolled}), {json.dumps(parts)}.flatMap((part) => [...document.querySelectorAll(part)])"
+            ".map((part) => {"
+            "const box = part.getBoundingClientRect();"
+            "return [part.id || part.className || part.tagName, box.left, box.top, box.right, box.bottom]; })"
+        )
+        assert len(boxes) >= len(parts)
+        for place, (name, left, top, right, bottom) in enumerate(boxes):
+            for other, *box in boxes[place + 1 :]:
+                apart = right <= box[0] + 1 or box[2] <= left + 1 or bottom <= box[1] + 1 or box[3] <= top + 1
+                assert apart, (name, other, scrolled)

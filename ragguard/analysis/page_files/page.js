@@ -109,7 +109,7 @@
       table("By document, those that state a wrong answer first", ["document", "states the wrong answer in", "may mislead in (by utility)", "passages read"],
         documents.map((one) => row([[one.name, el("span", { class: "document" }, one.text)], link(one.wrong, one.name + " states the wrong answer"), link(one.misleading, one.name + " may mislead"), grouped(one.read)]))),
     ].filter(Boolean));
-    if (!$("culprits").children.length) $("culprits").append(el("p", { class: "soft" }, "No hop or document stands out: no run was answered wrongly from a passage, and no hop changed the belief measurably."));
+    if (!$("culprits").children.length) $("culprits").append(el("p", { class: "soft" }, index.head.quiet));
   }
 
   function junk() {
@@ -526,6 +526,29 @@
       el("figcaption", {}, "means of consecutive runs, oldest first; between " + number(low) + " and " + number(high)));
   }
 
+  // A picture of some rows, each with its label, a bar and its number in words.
+  function bars(title, rows, about) {
+    if (!rows.length) return null;
+    const most = Math.max(...rows.map(([, value]) => value)) || 1;
+    return el("figure", {}, el("h3", {}, title), el("table", { class: "bars" }, el("thead", { class: "unseen" }, el("tr", {}, ["of", "bar", "number"].map((name) => el("th", { scope: "col" }, name)))),
+      el("tbody", {}, rows.map(([label, value, said]) => {
+        const bar = el("i", {});
+        bar.style.width = Math.max(1, value / most * 100) + "%";
+        return el("tr", {}, el("th", { scope: "row" }, label), el("td", {}, bar), el("td", {}, said));
+      }))), el("figcaption", {}, about));
+  }
+
+  function pictures() {
+    const { belief, by, groups, cost } = index.pictures;
+    const hop = (number) => number ? "after hop " + number : "before";
+    $("pictures").append(...[
+      belief && bars("Belief by hop", belief.points.map(([at, value, error, runs]) => [hop(at), value, number(value) + (runs > 1 ? " ± " + number(error) : "") + ", " + runsOf(runs)]), belief.title + ", mean ± 1 standard error; 0 to 1."),
+      bars("What decided the answers", index.head.causes.map(([, words, count]) => [words.split(":")[0], count, runsOf(count)]), "All runs, by cause."),
+      groups.length ? bars("Side by side, by " + by, groups.map(([name, right, judged]) => [name, right / judged, grouped(right) + " of " + grouped(judged) + " right"]), "Share of the judged answers that are right.") : null,
+      bars("Cost of scoring a run", cost.map(([hops, tokens, runs]) => [hops + (hops === 1 ? " hop" : " hops"), tokens, grouped(Math.round(tokens)) + " tokens, " + runsOf(runs)]), "Tokens read and written, on average."),
+    ].filter(Boolean));
+  }
+
   // The run that the address names; an address that is no text names none.
   function asked() {
     try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; }
@@ -538,6 +561,7 @@
   junk();
   tiles();
   glossary();
+  pictures();
   $("selections").textContent = index.selections;
   $("charts").append(...[
     histogram("Belief gained by a run (ΔSePer)", known("gain", FILTERS.gold), -1, 1),
