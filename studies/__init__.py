@@ -16,4 +16,5 @@ STUDIES = (
     "likelihood",
     "lists",
     "credit",
+    "real",
 )

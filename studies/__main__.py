@@ -25,15 +25,18 @@ from studies import STUDIES
 from studies.page import has_place, keep, write_page
 
 SEED = 0
+OWN_ENGINES = {"real": "smol"}
+"""The engines of the main results of studies that read a folder of real data; that of the others is nano."""
 QUICK, QUICK_OF = 4, {"coverage": 1}
 """The questions of a study with `--quick`, and of those that take long for each."""
 
 
 async def run(
     names: Sequence[str], engines: Sequence[str], judge: str | None, questions: int | None, seed: int, *,
-    cache: str | None, whole: bool, data: str | None = None,
+    cache: str | None, whole: bool, data: str | None = None, half: str = "",
 ) -> None:  # fmt: skip
-    """Runs each study whole, or over so many questions; `data` is the folder of data sets that a study reads."""
+    """Runs each study whole, or over so many questions; `data` is the folder of data sets that a study reads, `half`
+    says which part of the sets it has."""
     several = len(engines) > 1
     for name in names if several else ():
         if "together" not in import_module(f"studies.{name}").study.__kwdefaults__:
@@ -61,15 +64,16 @@ async def run(
             if options.is_quick():
                 print(record(f"study_{name}", {"tables": [table.as_dict() for table in tables]}))
                 continue
-            key = name if list(engines) == ["nano"] else "_".join([name, *engines])
-            if (judge, seed) == (None, SEED) and (whole or questions is None) and has_place(name, key):
+            key = name if list(engines) == [own_engine(name)] else "_".join([name, *engines])
+            is_whole = (judge, seed) == (None, SEED) and (whole or questions is None)
+            if is_whole and (name not in OWN_ENGINES or data is not None) and has_place(name, key):
                 seconds = (
                     None if cache else round(time.perf_counter() - began, 1)
                 )  # a part of it, with a cache
                 keep(key, {
                     "measured": time.strftime("%Y-%m-%d"), "machine": machine(), "study": name,
                     "engine": "`, `".join(one.fingerprint for one in models),
-                    "questions": size, "seed": seed, "seconds": seconds,
+                    "questions": size, "seed": seed, "seconds": seconds, **({"half": half} if half else {}),
                     "tables": [table.as_dict() for table in tables],
                 })  # fmt: skip
                 print(f"written: {write_page(name)}", file=sys.stderr)
@@ -77,6 +81,11 @@ async def run(
         for one in (*readers, judged_by):
             if one is not None:
                 await one.aclose()
+
+
+def own_engine(name: str) -> str:
+    """Returns the engine of a study's main results."""
+    return OWN_ENGINES.get(name, "nano")
 
 
 def joined(found: Sequence[Sequence[Table]], names: Sequence[str]) -> list[Table]:
@@ -110,10 +119,14 @@ def main() -> None:
     parser.add_argument(
         "--engine",
         action="append",
-        help="the reader, and the judge unless another is named (nano); several for one table",
+        help="the reader, and the judge unless another is named (nano; of one study with --data its own); several for "
+        "one table",
     )
     parser.add_argument(
-        "--data", help="the folder of data sets, for studies of other than nano's world (credit)"
+        "--data", help="the folder of data sets, for studies of other than nano's world (credit, real)"
+    )
+    parser.add_argument(
+        "--half", default="", help="which part of the sets the folder has, kept with the results"
     )
     parser.add_argument("--judge", help="another engine, for relevance and grades")
     parser.add_argument("--questions", type=int, help="fewer or more questions than the study's own number")
@@ -128,13 +141,14 @@ def main() -> None:
         asyncio.run(
             run(
                 names,
-                list(dict.fromkeys(given.engine or ["nano"])),
+                list(dict.fromkeys(given.engine or [own_engine(names[0]) if given.data else "nano"])),
                 given.judge,
                 given.questions,
                 given.seed,
                 cache=given.cache,
                 whole=given.keep,
                 data=given.data,
+                half=given.half,
             )
         )
     except RagguardError as error:

@@ -33,7 +33,7 @@ from ragguard.scorers.exam.cases import exam_cases
 from ragguard.scorers.probes import abstention, answerability, grade, read_relevance, relevance
 from ragguard.scorers.question import LabelAnswer, LabelQuestion
 from studies.hard_world import hard_cases
-from studies.intervals import over_questions
+from studies.intervals import with_interval
 from studies.judge_server import Face, JudgeServer, distinct
 from studies.likelihood import known_questions
 
@@ -192,7 +192,7 @@ def _quality(ways: dict[Face, Way], truth: Booleans, owners: Integers, seed: int
         cells: list[Cell] = [face]
         for number in numbers if len(both) else ():
             of = partial(_over, number, way.p[0][both], labels[both], truth[both])
-            cells += [of(np.arange(len(both))), *over_questions(of, owners[both], seed)]
+            cells += with_interval(of, owners[both], seed)
         cells += [None] * (
             1 + 3 * len(numbers) - len(cells)
         )  # a model that gives no verdict by labels has no number

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ragguard.analysis.tables import Cell
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.arrays import Floats, Integers
 
@@ -42,31 +43,29 @@ def over_questions(number: Callable[[Integers], float], owners: Integers, seed: 
     return float(low), float(high)
 
 
-def auc_over_questions(
-    values: ArrayLike, positive: ArrayLike, owners: ArrayLike, seed: int
-) -> tuple[float | None, float | None, float | None]:
-    """Returns how often a positive has the larger value of a pair, over all rows, and the ends of its interval over
-    draws of whole questions; None for what does not exist. Rows without a value (nan) are left out."""
+def with_interval(number: Callable[[Integers], float], owners: Integers, seed: int) -> list[Cell]:
+    """Returns a number over all rows, and the ends of its interval `over_questions`; None for what does not exist."""
+    ends = over_questions(number, owners, seed) if len(owners) else (math.nan, math.nan)
+    return [None if math.isnan(one) else one for one in (number(np.arange(len(owners))), *ends)]
+
+
+def auc_over_questions(values: ArrayLike, positive: ArrayLike, owners: ArrayLike, seed: int) -> list[Cell]:
+    """Returns how often a positive has the larger value of a pair, with its interval. Rows without a value (nan) are
+    left out."""
     known = ~np.isnan(np.asarray(values, dtype=np.float64))
     value, truth, owner = (np.asarray(one)[known] for one in (values, positive, owners))
-    ends = over_questions(lambda rows: auc(value[rows], truth[rows]), owner, seed) if len(value) else ()
-    area, low, high = (
-        None if math.isnan(one) else one for one in (auc(value, truth), *(ends or (math.nan,) * 2))
-    )
-    return area, low, high
+    return with_interval(lambda rows: auc(value[rows], truth[rows]), owner, seed)
 
 
-def share_over_questions(
-    counts: ArrayLike, sizes: ArrayLike, owners: ArrayLike, seed: int
-) -> tuple[float | None, float | None, float | None]:
+def share_over_questions(counts: ArrayLike, sizes: ArrayLike, owners: ArrayLike, seed: int) -> list[Cell]:
     """Returns the sum of counts over the sum of sizes, and the ends of its interval over draws of whole questions; None
     for what does not exist."""
     _, index = np.unique(np.asarray(owners), return_inverse=True)
     number = int(index.max(initial=-1)) + 1
     parts = [np.bincount(index, np.asarray(one, dtype=np.float64), number) for one in (counts, sizes)]
     if not number or not parts[1].sum():
-        return None, None, None
+        return [None] * 3
     drawn = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), OF_QUESTIONS)
     above, below = (drawn @ one for one in parts)
     low, high = np.quantile(above[below > 0] / below[below > 0], [0.025, 0.975])
-    return float(parts[0].sum() / parts[1].sum()), float(low), float(high)
+    return [float(parts[0].sum() / parts[1].sum()), float(low), float(high)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from ragguard.scorers.exam.cases import ExamQuestion, TwoHopQuestion, exam_cases
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.probes import belief
 from ragguard.text.language import normalise
-from studies.intervals import of_mean, over_questions
+from studies.intervals import auc_over_questions, of_mean, with_interval
 from studies.rated import direct, rightness
 
 GROUPS = (("1 hop", 1, False), ("1 hop, known", 1, True), ("2 hops", 2, False), ("2 hops, known", 2, True),
@@ -156,7 +156,7 @@ def _by_method(steps: Mapping[str, Sequence[Measured]], seed: int) -> Table:
         for measured in steps.values():
             table = np.array([(one.by[at], one.truth) for one in measured], dtype=float)
             owners = np.array([one.question for one in measured])
-            row += _with_interval(lambda rows, table=table: auc(*table[rows].T), owners, seed)  # type: ignore[misc]
+            row += auc_over_questions(table[:, 0], table[:, 1], owners, seed)
         rows.append(tuple(row))
     return Table(
         "likelihood-methods", "Which step brought what its hop needs: AUC of four numbers",
@@ -268,22 +268,17 @@ def _row(measured: Sequence[Measured], seed: int, *, rank: bool) -> list[Cell]:
     owners = np.array([one.question for one in kept])
     cells: list[Cell] = []
     if rank:
-        cells += _with_interval(lambda rows: _tau(table[rows]), owners, seed)
+        cells += with_interval(lambda rows: _tau(table[rows]), owners, seed)
     both = [auc(table[:, column], table[:, 2]) for column in (0, 1)]
 
     def gap(rows: Integers) -> float:
         return auc(table[rows, 0], table[rows, 2]) - auc(table[rows, 1], table[rows, 2])
 
-    return [*cells, *map(_cell, both), *_with_interval(gap, owners, seed), len(kept)]
+    return [*cells, *map(_cell, both), *with_interval(gap, owners, seed), len(kept)]
 
 
 def _tau(rows: Floats) -> float:
     return correlate(rows[:, 0], rows[:, 1], "kendall_b", draws=2).value
-
-
-def _with_interval(number: Callable[[Integers], float], owners: Integers, seed: int) -> list[Cell]:
-    everything = np.arange(len(owners))
-    return [_cell(number(everything)), *map(_cell, over_questions(number, owners, seed))]
 
 
 def _cell(value: float) -> Cell:

@@ -32,7 +32,7 @@ from ragguard.scorers.question import LabelQuestion, Question, SampleQuestion
 from ragguard.text.language import normalise
 from ragguard.world import Case
 from studies.hard_world import hard_cases
-from studies.intervals import of_mean, over_questions
+from studies.intervals import auc_over_questions, of_mean
 from studies.likelihood import known_questions
 
 SIZE = 8
@@ -285,8 +285,7 @@ def _passages(found: dict[str, Found], kinds: dict[str, list[List]], seed: int) 
                 for one, row in zip(scores, lists, strict=True)
             ]
             rows.append((
-                name, way, auc(values, truth),
-                *over_questions(lambda rows, v=values, t=truth: auc(v[rows], t[rows]), owners, seed),  # type: ignore[misc]
+                name, way, *auc_over_questions(values, truth, owners, seed),
                 float(within.mean()), *of_mean(within, seed), 100 * float(np.mean(first)),
                 *_cost(found[name], way), len(lists),
             ))  # fmt: skip
@@ -314,8 +313,7 @@ def _suffices(found: dict[str, Found], seed: int) -> Table:
             owners = np.repeat(np.arange(len(table)), 2)
             values, truth = table.ravel(), np.tile([1, 0], len(table))
             rows.append((
-                name, way, auc(values, truth),
-                *over_questions(lambda rows, v=values, t=truth: auc(v[rows], t[rows]), owners, seed),  # type: ignore[misc]
+                name, way, *auc_over_questions(values, truth, owners, seed),
                 100 * float(np.mean(table[:, 0] > table[:, 1])), *_cost(one, way),
             ))  # fmt: skip
     return Table(

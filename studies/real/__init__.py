@@ -23,6 +23,7 @@ from studies.real.made import write_sets
 from studies.real.passages import (
     contested_table,
     context_table,
+    label_rows,
     model_rows,
     passage_table,
     usable,
@@ -33,7 +34,7 @@ from studies.real.sets import Sets, read_sets
 FITTED_ON = 0.5
 """The share of RAMDocs' questions, the first of the file, by which `brings_answer` and contradictions were fitted: the
 model is asked about the others."""
-LABELS, DRAWS = (30, 100), 1000
+LABELS, DRAWS = (30,), 1000
 """The numbers of labels whose intervals are tried, and how often."""
 
 
@@ -46,7 +47,8 @@ async def study(
     judge: Engine | None = None,
     data: str | Path | None = None,
 ) -> list[Table]:
-    """Makes the tables: a model is asked about so many questions of each set, and what needs no model is over all."""
+    """Makes the tables: a model is asked about so many questions of each set, for its labels and about contexts about
+    half as many, and what needs no model is over all."""
     if data is not None:
         return await _tables(connect(engine), read_sets(Path(data)), questions, DRAWS, seed, progress)
     with TemporaryDirectory() as folder:
@@ -60,15 +62,16 @@ async def _tables(
     items = sets.items
     mixed = items["ramdocs"]
     asked = usable(mixed[int(FITTED_ON * len(mixed)) :])[:size]
-    passages = passage_table(words_rows(mixed), await model_rows(reader, asked, seed, progress), seed)
+    fewer = asked[: (len(asked) + 1) // 2]
+    by_model = [*await model_rows(reader, asked, seed, progress), *await label_rows(reader, fewer, seed)]
     clapnq = [*items["clapnq_answerable"], *items["clapnq_unanswerable"]]
     answerable = {"CLAPnq": clapnq, "MTRAG": items["mtragun"]}
     hops = {"MuSiQue": items["musique"], "HotpotQA": items["hotpotqa"]}
     answers = {"NQ": items["evouna_nq"], "TriviaQA": items["evouna_tq"]}
     return [
         sets.table(),
-        passages,
-        await context_table(reader, asked, seed, progress),
+        passage_table(words_rows(mixed), by_model, seed),
+        await context_table(reader, fewer, seed, progress),
         contested_table(mixed, seed),
         hop_table({name: some for name, some in hops.items() if some}, seed),
         led_by.table(half(items["musique"], 1)),

@@ -13,7 +13,7 @@ from studies.intervals import auc_over_questions, share_over_questions
 from studies.readers.answerable import JudgedPassages
 from studies.real.asking import bm25, judged, query_gains
 
-MOST = 3
+MOST = 2
 """The most passages of a question that are read."""
 _BY_BM25 = "BM25 of the question, best passage"
 _BY_MODEL = ("likelihood of the question", "relevance by label", "p(abstain), the less the better")

@@ -26,12 +26,12 @@ from ragguard.scorers.passage_belief import PassageBelief
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.utility import QueryFit, Utility
-from studies.intervals import auc_over_questions, over_questions, share_over_questions
+from studies.intervals import auc_over_questions, share_over_questions, with_interval
 from studies.readers.ramdocs import Document, MixedQuestion
 from studies.real.asking import Judged, bm25, judged
 
-MOST = 12
-"""The most documents of a question that are read."""
+MOST = 8
+"""The most documents of a question that a model reads."""
 SIZE, COMPOSITIONS = 3, (0, 1, 1, 2)
 """The passages of a context, and how many of them are true in each context of a question."""
 STANDS, BY_BM25 = "a reference stands in it", "BM25 of the question"
@@ -97,15 +97,24 @@ async def model_rows(
         run = Run(question=question.question, references=[*question.references], steps=[step])
         scores = [one for one in await pipeline.results(run) if isinstance(one, Score)]
         known = {(one.name, one.position): one.value for one in scores if one.reference_source != "answer"}
-        labels = await judged(engine, [(question.question, [one.text]) for one in documents])
-        for place, (document, label) in enumerate(zip(documents, labels, strict=True), 1):
+        for place, document in enumerate(documents, 1):
             numbers = {
                 number: known[score, place]
                 for number, (_, score) in NUMBERS.items()
                 if (score, place) in known
             }
-            numbers |= {_RELEVANCE: label.relevant, _ABSTENTION: -label.abstains}
             rows.append(Row(document, owner, numbers))
+    return rows
+
+
+async def label_rows(engine: Engine, questions: Sequence[MixedQuestion], seed: int) -> list[Row]:
+    """Returns the passages of the questions with what a model says of them by its labels."""
+    rows = []
+    for owner, question in enumerate(questions):
+        documents = shuffled(question, seed)
+        labels = await judged(engine, [(question.question, [one.text]) for one in documents])
+        for document, label in zip(documents, labels, strict=True):
+            rows.append(Row(document, owner, {_RELEVANCE: label.relevant, _ABSTENTION: -label.abstains}))
     return rows
 
 
@@ -232,12 +241,10 @@ async def context_table(
     rows: list[tuple[Cell, ...]] = []
     for name, values in columns.items():
         xs = np.array(values, dtype=float)
-        whole = over_questions(_spearman(xs, right), np.unique(owners, return_inverse=True)[1], seed)
         within = correlate(xs, right, groups=owners, flat=0.0, seed=seed)
-        cells = (_spearman(xs, right)(np.arange(len(xs))), *whole, within.value, within.low, within.high)
-        rows.append(
-            (name, *(None if math.isnan(one) else one for one in cells), within.counted, len(contexts))
-        )
+        inside = [None if math.isnan(one) else one for one in within[:1] + within[2:4]]
+        whole = with_interval(_spearman(xs, right), np.unique(owners, return_inverse=True)[1], seed)
+        rows.append((name, *whole, *inside, within.counted, len(contexts)))
     share = float(right.mean()) if len(right) else math.nan
     return Table(
         "real-contexts", "Which number of a context goes with a right answer (RAMDocs)",

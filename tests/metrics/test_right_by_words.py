@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ragguard.errors import InvalidInput
 from ragguard.metrics import right_by_words
 from studies.readers.evouna import read
-from studies.right_by_words import table
+from studies.real.answers import answer_table
 
 RIGHT = [
     ("The bridge was opened on 18 May 1932.", "May 18, 1932"),
@@ -86,5 +86,5 @@ def test_the_study_counts_what_people_judged(tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     answers = list(read(path))
     assert [(one.system, one.right) for one in answers] == [("fid", True), ("gpt4", False)]
-    every, *_ = table("x", answers).rows
-    assert every == ("all", 2, 0.5, 1.0, 1.0, 1.0, 1.0, 0.0)
+    every, *_ = answer_table({"x": answers}, seed=0).rows
+    assert every == ("x: right_by_words", 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 2)
