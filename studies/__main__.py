@@ -47,9 +47,8 @@ async def run(
         models = [await reader.info() for reader in readers]
         for name in names:
             study = import_module(f"studies.{name}").study
-            size = questions or (
-                QUICK_OF.get(name, QUICK) if options.is_quick() else study.__kwdefaults__["questions"]
-            )
+            size = QUICK_OF.get(name, QUICK) if options.is_quick() else study.__kwdefaults__["questions"]
+            size = size if questions is None else questions
             if several:
                 study = partial(study, together=True)
             if data is not None and "data" in study.__kwdefaults__:

@@ -39,7 +39,7 @@ async def answerable_table(
             progress(f"answerable, {name}", at, len(asked))
             (said,) = await judged(engine, [(one.question, one.passages[:MOST])])
             numbers.append((said.gain, said.relevant, -said.abstains))
-        for number, column in zip(_BY_MODEL, zip(*numbers, strict=True), strict=bool(numbers)):
+        for number, column in zip(_BY_MODEL, zip(*numbers, strict=True), strict=False):
             rows.append((f"{name}: {number}", *_auc(column, asked, seed)))
     return Table(
         "real-answerable", "Whether the passages answer the question (CLAPnq, MTRAG)",
@@ -70,7 +70,7 @@ async def sentence_table(
     for at, one in enumerate(some[:size]):
         progress("sentences", at, min(size, len(some)))
         gains.append(await query_gains(engine, [(one.question, [text]) for text in one.sentences]))
-    if not any(np.isnan(one).any() for one in gains):
+    if gains and not any(np.isnan(one).any() for one in gains):
         best["likelihood of the question"] = [_best(one) for one in gains]
     rows: list[tuple[Cell, ...]] = [
         _row("chance", [len(one.selected) / len(one.sentences) for one in some], seed)

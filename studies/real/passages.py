@@ -224,6 +224,8 @@ async def context_table(
 ) -> Table:
     """Returns how well each number of a context goes with whether the reader's answer is right."""
     contexts = [context for question in questions for context in contexts_of(question, seed)]
+    if not contexts:
+        return _context_table((), ())
     answered = await with_answers(contexts, engine, progress=progress)
     right = np.array(
         [right_by_words(one.answer or "", one.references, one.question) is True for one in answered], float
@@ -245,17 +247,20 @@ async def context_table(
         inside = [None if math.isnan(one) else one for one in within[:1] + within[2:4]]
         whole = with_interval(_spearman(xs, right), np.unique(owners, return_inverse=True)[1], seed)
         rows.append((name, *whole, *inside, within.counted, len(contexts)))
-    share = float(right.mean()) if len(right) else math.nan
+    note = (
+        f"{len(contexts)} contexts of up to {SIZE} passages, of which none, one or two are true. The reader's greedy "
+        f"answers are right, by the words of a reference, in {100 * right.mean():.0f} %. UDCG is from p(abstain) by "
+        "label."
+    )
+    return _context_table(rows, (note,))
+
+
+def _context_table(rows: Sequence[tuple[Cell, ...]], notes: tuple[str, ...]) -> Table:
     return Table(
         "real-contexts", "Which number of a context goes with a right answer (RAMDocs)",
         ("number", "all contexts: Spearman", "low", "high", "within questions", "low ", "high ", "questions that vary",
          "contexts"),
-        tuple(rows),
-        notes=(
-            f"{len(contexts)} contexts of up to {SIZE} passages, of which none, one or two are true. The reader's "
-            f"greedy answers are right, by the words of a reference, in {100 * share:.0f} %. UDCG is from p(abstain) "
-            "by label.",
-        ),
+        tuple(rows), notes=notes,
     )  # fmt: skip
 
 
