@@ -1,6 +1,7 @@
-"""How often `led_by` names the hop that a query needs, on questions of several hops with known parts.
+"""How often `led_by` names the hop that a query needs, on questions of several hops with known parts: a table of the
+study `real`.
 
-`python -m studies.led_by MUSIQUE.jsonl`. Each part of a question is a hop: its query has the answers that it needs
+Each part of a question is a hop: its query has the answers that it needs
 filled in, and it read the paragraph that answers it between two others of the question. One hop is useless: a part of
 another question, with that question's paragraphs or with more of this one's, or a search for another paragraph of this
 question by its title. The settings in `ragguard/facts/leads.py` were chosen on half 0 of MuSiQue's questions; half 1
@@ -9,17 +10,14 @@ is the one to report.
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from ragguard.analysis.tables import Table
-from ragguard.errors import RagguardError
 from ragguard.facts.leads import with_leads
 from ragguard.records import Passage, RetrievalStep, Run
-from studies.readers.multi_hop import MultiHop, half, read
+from studies.readers.multi_hop import MultiHop
 
 USELESS = ("another question's", "more of this question's", "by a title")
 ORDERS = 5
@@ -99,20 +97,3 @@ def _useless(
         return "useless", asked.query, [other.paragraphs[at] for at in read_by]
     texts = [one.paragraphs[left.pop()] for _ in range(1 + _BESIDE)]
     return "useless", asked.query if kind == USELESS[1] else f"what is {texts[0].splitlines()[0]}?", texts
-
-
-def main() -> None:
-    """Reads the command line."""
-    parser = argparse.ArgumentParser(prog="python -m studies.led_by", description=__doc__)
-    parser.add_argument("file", type=Path, help="questions as MuSiQue has them, JSON lines")
-    parser.add_argument("--half", type=int, choices=(0, 1), default=1, help="the half of the questions (1)")
-    parser.add_argument("--quick", action="store_true", help="one order of each question")
-    given = parser.parse_args()
-    try:
-        print(table(half(list(read(given.file)), given.half), 1 if given.quick else ORDERS).markdown())
-    except RagguardError as error:
-        parser.exit(2, f"python -m studies.led_by: {error}\n")
-
-
-if __name__ == "__main__":
-    main()
