@@ -105,7 +105,7 @@ def run(
         of_cause = {noted.id for noted in source.noted_runs() if noted.note.cause == cause}
         if not of_cause:
             known = ", ".join(name for name, _ in source.cause_counts().rows) or "none"
-            raise InvalidInput("--cause", cause, f"a cause of one of these runs, which are {known}")
+            raise InvalidInput("--cause", cause, f"a cause of one of the runs, which are {known}")
     if csv is not None:
         count = Frame.of(rows, source.each).write_csv(csv)
         say(f"{counted(count, 'row')} written to {csv}")

@@ -87,7 +87,7 @@ def test_page_and_pictures_of_one_cause(store, tmp_path):
     assert "runs.db, misled" in (tmp_path / "misled.html").read_text()
     done = report(store, "--cause", "overturned", "--html", tmp_path / "none.html")
     assert done.exit_code == 2
-    assert "a cause of one of these runs, which are right, not_found, misled" in done.output
+    assert "a cause of one of the runs, which are right, not_found, misled" in done.output
     pytest.importorskip("matplotlib")
     done = report(store, "--figures", tmp_path / "pictures")
     assert done.output.startswith("written to"), done.output

@@ -1,6 +1,7 @@
 """An import goes strictly down or stays in its package; files form no circle; private names stay in their module."""
 
 import ast
+import re
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -54,6 +55,23 @@ def test_imports_go_strictly_down(module):
             assert on_the_ground or FLOORS[theirs] < FLOORS[mine], (
                 f"{module} (floor {FLOORS[mine]}) imports {name}"
             )
+
+
+def test_the_architecture_names_the_imports_between_packages_of_one_floor():
+    (listed,) = re.findall(
+        r"on floor 0 the packages use each other \((.*?)\)", (ROOT / "ARCHITECTURE.md").read_text()
+    )
+    named = {
+        (mine, theirs)
+        for mine, _, targets in (row.partition(" → ") for row in listed.split("; "))
+        for theirs in targets.split(", ")
+    }
+    assert named == {
+        (mine.removeprefix("ragguard."), theirs.removeprefix("ragguard."))
+        for module, path in MODULES.items()
+        for mine, theirs in ((home(module), home(name)) for name in imports(path))
+        if FLOORS.get(mine) == FLOORS.get(theirs) == 0 and mine != theirs
+    }
 
 
 @pytest.mark.parametrize("package", ["ragguard", "integrations"])
