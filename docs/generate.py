@@ -218,7 +218,7 @@ class _Described:
 def effort() -> str:
     """What each level of effort gives, asks and costs for a hop of five passages, by the planner, as Markdown."""
     from ragguard import Passage, RetrievalStep, Run
-    from ragguard.scorers.effort import LEVELS
+    from ragguard.scorers.catalogue import LEVELS
     from ragguard.scorers.settings import ScoringSettings
 
     passages = [Passage(f"{number} " + "word " * 100, f"p{number}") for number in range(5)]

@@ -15,7 +15,7 @@ from ragguard.analysis.gate_check import GateCheck
 from ragguard.analysis.page import content_policy
 from ragguard.analysis.wording import question_line
 from ragguard.facts.causes import CAUSES
-from ragguard.metrics.registry import METRICS
+from ragguard.metrics.registry import METRICS, shown_rank
 from ragguard.text.plain import counted
 from ragguard.text.secret_filter import strip_control_characters
 
@@ -84,7 +84,9 @@ def _title(metric: str) -> str:
 
 
 def _differences(found: Comparison) -> str:
-    shown = sorted(found.decisive, key=lambda change: change.p_corrected)
+    shown = sorted(
+        found.decisive, key=lambda one: (shown_rank(one.metric.partition(".")[0]), one.p_corrected)
+    )
     ends = [abs(one) for change in shown for one in (change.difference, change.low, change.high)]
     most = min(1.0, max((end for end in ends if math.isfinite(end)), default=0.0)) or 1.0
     rows = [

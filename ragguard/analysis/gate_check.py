@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, get_args
 
 from ragguard.analysis.cause_tables import CAUSE_NAMES, change_table
-from ragguard.analysis.comparison import TOO_FEW, UNDECIDED, Comparison, interval_text
+from ragguard.analysis.comparison import TOO_FEW, UNDECIDED, Change, Comparison, interval_text
 from ragguard.analysis.pairs import Questions, compare, read_questions
 from ragguard.analysis.tables import Table
 from ragguard.analysis.wording import question_line
 from ragguard.errors import InvalidInput, UnknownName
+from ragguard.metrics.registry import shown_rank
 from ragguard.records import Level
 from ragguard.runtime.arguments import number_between, whole_number
 from ragguard.scorers.exam.record import failed_behind
@@ -33,6 +34,11 @@ _ALIKE = 0.5
 MOST_LOOKS = 1000
 MOST = 20
 """The most questions that a comment lists."""
+
+
+def _order(change: Change) -> tuple[int, bool, float]:
+    """Returns the key of a change in a table: what words decide, then the metrics that a verdict rests on."""
+    return shown_rank(change.metric.partition(".")[0]), not change.primary, change.p_corrected
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +199,7 @@ class GateCheck:
         rows = tuple(
             (f"{one.metric}{_ARROWS.get(one.direction, '')}", one.shown, one.verdict, one.p_corrected, one.before,
              one.after, one.effect, one.questions)
-            for one in sorted(shown, key=lambda change: (not change.primary, change.p_corrected))
+            for one in sorted(shown, key=_order)
         )  # fmt: skip
         tables = [Table("changes", found.verdict.sentence, columns, rows, notes=tuple(notes))]
         if found.causes and (every or any(one.came or one.went for one in found.causes)):

@@ -69,6 +69,7 @@ def hop_table(view: RunView) -> RenderableType:
     head.append(f"\nanswer: {line_of(run.answer or '–')}")
     if correct is not None and correct.label:
         head.append(f" ({line_of(correct.label)}{_judged_by(correct)})", COLOURS[view.answer_tone])
+    head.append(_by_words(view))
     if total is not None:
         support = " (support)" if total.reference_source == "answer" else ""
         head.append(f"   ΔSePer of the run: {_number(total, _SIGNED)}{support}")
@@ -92,6 +93,18 @@ def hop_table(view: RunView) -> RenderableType:
         )
         hops.append("" if hop.seen.empty else _passages(hop))
     return Group(head, *hops)
+
+
+def _by_words(view: RunView) -> str:
+    """Returns what words alone tell of an answer: whether a reference stands in what was read, and what of the answer
+    stands in no passage."""
+    stands, ungrounded = view.find("answer_in_context"), view.find("ungrounded")
+    told = [] if stands is None else [f"the reference is {'' if stands.value else 'not '}in what was read"]
+    if ungrounded is not None and ungrounded.value:
+        told.append(
+            ungrounded.explanation or f"{ungrounded.value:.0%} of its names and figures are in no passage"
+        )
+    return f"   {line_of('; '.join(told))}" if told else ""
 
 
 def _judged_by(correct: Score) -> str:

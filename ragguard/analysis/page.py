@@ -38,7 +38,7 @@ from ragguard.facts.causes import cause_of
 from ragguard.facts.documents import document_of
 from ragguard.facts.run_view import HopView, RunView
 from ragguard.facts.verdicts import BeliefGain
-from ragguard.metrics.registry import METRICS, Metric
+from ragguard.metrics.registry import METRICS, Metric, shown_rank
 from ragguard.records import FEEDBACK, MODEL_CALLS, Decision, RetrievalStep, Run, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.exam.record import remarks_on
@@ -113,7 +113,7 @@ def _write(
         write_data(page, f"block-{number}", f'{written[:-1]},"said":[{said}]}}')
     captions = {
         name: {"title": one.title, "about": one.description, "range": _range(one)}
-        for name, one in METRICS.items()
+        for name, one in sorted(METRICS.items(), key=lambda metric: shown_rank(metric[0]))
     }
     write_data(page, "index", page_json({
         "runs": lines, "block": BLOCK, "scale": SCALE, "metrics": captions,
@@ -164,6 +164,9 @@ def summary(overview: Overview) -> Data:
         **{name: getattr(run, name) for name in ("id", "question", "name", "status")},
         "state": view.state,
         "started": run.started_ns // 1_000_000,
+        "answer": view.answer_verdict,
+        "in_context": _value(view.find("answer_in_context")),
+        "ungrounded": _value(view.find("ungrounded")),
         "hops": len(run.steps),
         "before": _value(view.find("seper_closed_book")),
         "gain": _value(total),
@@ -176,7 +179,6 @@ def summary(overview: Overview) -> Data:
         "worst": None if view.worst is None else round(view.worst, 4),
         "udcg": _value(view.find("udcg_context")),
         "coverage": _value(view.find("coverage_total")),
-        "answer": view.answer_verdict,
         "cause": cause_of(view),
         "failures": len(view.failures),
         "provisional": view.provisional,

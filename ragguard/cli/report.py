@@ -195,13 +195,15 @@ def _show_runs(runs: Iterable[Overview], most: int, causes: Mapping[str, str]) -
         console.print(f"[yellow]{as_markup(why)}.[/]")
     columns = [
         Column("question", [as_markup(question_line(line["question"])) for line in shown], least=20),
+        Column("answer", [as_markup(line["answer"] or line["state"]) for line in shown], spare=1),
+        Column("in context", [_yes_or_no(line["in_context"]) for line in shown], spare=6),
+        Column("ungrounded", [_number(line["ungrounded"], ".2f") for line in shown], right=True, spare=7),
         Column("hops", [str(line["hops"]) for line in shown], right=True, spare=2),
         *([Column("belief", beliefs)] if any(beliefs) else []),
         Column(title, gains, right=True),
         Column("may mislead", misleading, right=True),
         Column("UDCG", [_number(line["udcg"], ".3f") for line in shown], right=True, spare=3),
         Column("coverage", [_number(line["coverage"], ".2f") for line in shown], right=True, spare=4),
-        Column("answer", [as_markup(line["answer"] or line["state"]) for line in shown], spare=1),
         Column("failed", [str(line["failures"]) for line in shown], right=True, spare=5),
         Column("run", [as_markup(short_id(line["id"])) for line in shown]),
     ]
@@ -238,6 +240,10 @@ def _harm(line: dict[str, Any]) -> tuple[int, float, int]:
 def _as_data(overview: Overview) -> dict[str, Any]:
     """Returns a run of the list as plain data, with its explanation."""
     return {**summary(overview), **overview.view.explanation.as_dict(), "remarks": overview.view.remarks}
+
+
+def _yes_or_no(value: float | None) -> str:
+    return "–" if value is None else "yes" if value else "no"
 
 
 def _number(value: float | None, form: str) -> str:

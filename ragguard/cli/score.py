@@ -37,6 +37,7 @@ from ragguard.runtime.arguments import check_output
 from ragguard.runtime.faults import without_times
 from ragguard.scale.job import PartJob
 from ragguard.scale.part import find_runs
+from ragguard.scorers.pipeline import engine_answered
 from ragguard.scorers.plan import Plan, check_models
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.storage.files.runfile import write_scores
@@ -221,8 +222,7 @@ class _Tally:
         if scored.started_ns:
             self.usage = sum((score.usage for score in scored.scores), self.usage)
         self.reasons.update(f"{failure.error}: {_cause(failure.message)}" for failure in scored.failures)
-        answered = scored.scores or not any(failure.will_retry for failure in scored.failures)
-        self.unanswered = 0 if answered else self.unanswered + 1
+        self.unanswered = 0 if engine_answered(scored) else self.unanswered + 1
 
     def sentence(self, store: str) -> str:
         """Returns the counts as a text for the user."""

@@ -13,7 +13,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from ragguard.facts.hop_sentence import HopWork, JointGain, RunWork
 from ragguard.facts.leads import with_leads
@@ -34,7 +34,7 @@ _MARKS = ".,;:!?\"'“”‘’()[]"
 _ENDS = ",.;:!?"
 """The marks behind which no name goes on."""
 _BEGINS_FIGURE = re.compile(rf"[{DASHES}+±~≈]?[$€£¥]?\d")
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PUNCTUATION = string.punctuation.encode()
 
 
 class Phrase(NamedTuple):
@@ -64,13 +64,18 @@ def findable(texts: Iterable[str]) -> list[Phrase]:
 
 def mentions(text: str, phrases: Sequence[Phrase]) -> bool:
     """Returns whether one of the phrases stands in a text word for word."""
+    return bool(mentioned(text, phrases))
+
+
+def mentioned(text: str, phrases: Sequence[Phrase]) -> list[Phrase]:
+    """Returns those of the phrases that stand in a text word for word."""
     if text.isascii():  # few texts have the rarest part of a phrase, and finding the words of a text is slow
-        plain = text.casefold().translate(_NO_PUNCTUATION)
+        plain = text.encode("ascii").translate(None, _PUNCTUATION).lower().decode("ascii")
         phrases = [phrase for phrase in phrases if phrase.rarest in plain]
     if not phrases:
-        return False
+        return []
     words = f" {figure_words(text)} "
-    return any(phrase.words in words for phrase in phrases)
+    return [phrase for phrase in phrases if phrase.words in words]
 
 
 def names_in(text: str) -> list[str]:
@@ -217,8 +222,8 @@ def _work_of(run: Run, hops: Sequence[HopFacts], scores: CountedScores) -> RunWo
         )  # fmt: skip
     sampled, likely = scores.get("delta_seper_total"), scores.get("delta_likelihood_total")
     used += [sampled, likely]
-    total = _gain((likely or sampled) if credits else (sampled or likely))
-    if likely is None and any(credit.metadata.get("how") == "likelihood" for credit in credits):
+    total = _gain(likely or sampled if credits else sampled or likely)
+    if credits and likely is None and not any(_gain(credit).stderr for credit in credits):
         # Credits by likelihood beside sampled answers: they sum to the total of their own kind.
         whole = len(credits) == sum(hop.seen.scored for hop in hops)
         total = BeliefGain(_known(math.fsum(credit.value for credit in credits)), None) if whole else None
@@ -229,6 +234,10 @@ def _work_of(run: Run, hops: Sequence[HopFacts], scores: CountedScores) -> RunWo
     )  # fmt: skip
 
 
+@overload
+def _gain(score: Score) -> BeliefGain: ...
+@overload
+def _gain(score: Score | None) -> BeliefGain | None: ...
 def _gain(score: Score | None) -> BeliefGain | None:
     """Returns the value of a score with its error. A likelihood is exact: an error that rounds to nothing is none."""
     if score is None:

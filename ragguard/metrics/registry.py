@@ -66,6 +66,16 @@ METRICS: Mapping[str, Metric] = MappingProxyType(_declared)
 """All declarations by name, in the order of the families."""
 
 
+BY_WORDS = ("answer_correct", "answer_in_context", "ungrounded")
+"""The metrics that words alone decide, as far as they do. They cost nothing and are nearly sure, and come first in
+every list."""
+
+
+def shown_rank(name: str) -> int:
+    """Returns the place of a metric in a list: those by words in their order, then all others alike."""
+    return BY_WORDS.index(name) if name in BY_WORDS else len(BY_WORDS)
+
+
 def declare(*metrics: Metric) -> None:
     """Adds declarations; a name can be declared once."""
     for metric in metrics:

@@ -3,12 +3,11 @@ the answer's names and figures stand in no passage, and, as far as words decide 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from ragguard.facts.run_facts import findable, mentions, names_in
-from ragguard.facts.steps import StepView
+from ragguard.facts.run_facts import Phrase, findable, mentioned, mentions, names_in
 from ragguard.metrics.answer_verdict import right_by_words
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result
@@ -27,6 +26,7 @@ class AnswerWords:
 
     name: ClassVar[str] = "words"
     version: ClassVar[str] = "1"
+    models: ClassVar[tuple[str, ...]] = ()
 
     verdict: bool = True
     """False: `answer_correct` is left to `Answers`, which asks a judge where words do not decide."""
@@ -34,37 +34,36 @@ class AnswerWords:
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)
         answer, references = view.run.answer, view.short_references
+        says = answer is not None and not is_abstention(answer, view.setting.language)
+        names = _new_names(answer or "", view.run.question) if says else {}
+        phrases = findable(references)
+        # Each text is looked through once for everything that is looked for.
+        sought = [*phrases, *names]
+        found = {
+            step.step.id: {phrase for at in step.got for phrase in mentioned(step.all[at].text, sought)}
+            for step in view.steps
+        }
         stands = None
-        if references and (phrases := findable(references)):
-            stands = False
+        if phrases:
+            about: dict[str, Any] = {"reference_source": "gold", "references": references}
             for step in view.steps:
-                here = any(mentions(text, phrases) for text in _read(step))
-                stands = stands or here
-                writer.add(
-                    "answer_in_context", here, step=step, reference_source="gold", references=references
-                )
-            writer.add("answer_in_context", stands, reference_source="gold", references=references)
-        if answer is None or not answer.strip():
-            return writer.results()
-        if not is_abstention(answer, view.setting.language):
-            self._ground(writer, answer)
-        if self.verdict and references:
+                writer.add("answer_in_context", bool(found[step.step.id] & {*phrases}), step=step, **about)
+            stands = any(here & {*phrases} for here in found.values())
+            writer.add("answer_in_context", stands, **about)
+        if names and any(step.got for step in view.steps):
+            self._ground(writer, names, set[Phrase]().union(*found.values()))
+        if self.verdict and references and answer is not None and answer.strip():
             self._judge(writer, answer, references, stands)
         return writer.results()
 
-    def _ground(self, writer: ScoreWriter, answer: str) -> None:
+    def _ground(self, writer: ScoreWriter, names: Mapping[Phrase, str], stated: Set[Phrase]) -> None:
         """Adds the share of the answer's names and figures, but for the question's, that stand in no passage read."""
-        view = writer.view
-        question = view.run.question
-        names = [name for name in dict.fromkeys(names_in(answer)) if not mentions(question, findable([name]))]
-        texts = [text for step in view.steps for text in _read(step)]
-        missing = [name for name in names if not any(mentions(text, findable([name])) for text in texts)]
-        if names and texts:
-            listed = ", ".join(f"“{name}”" for name in missing[:_SHOWN])
-            writer.add(
-                "ungrounded", len(missing) / len(names),
-                explanation=f"in no passage that was read: {listed}" if missing else "",
-            )  # fmt: skip
+        missing = [name for phrase, name in names.items() if phrase not in stated]
+        listed = ", ".join(f"“{name}”" for name in missing[:_SHOWN])
+        writer.add(
+            "ungrounded", len(missing) / len(names),
+            explanation=f"in no passage that was read: {listed}" if missing else "",
+        )  # fmt: skip
 
     def _judge(
         self, writer: ScoreWriter, answer: str, references: Sequence[str], stands: bool | None
@@ -85,5 +84,11 @@ class AnswerWords:
         )  # fmt: skip
 
 
-def _read(step: StepView) -> list[str]:
-    return [step.all[at].text for at in step.got]
+def _new_names(answer: str, question: str) -> dict[Phrase, str]:
+    """Returns the names and figures of an answer that the question does not have, by how they are looked for."""
+    return {
+        phrase: name
+        for name in dict.fromkeys(names_in(answer))
+        for phrase in findable([name])
+        if not mentions(question, [phrase])
+    }

@@ -65,12 +65,7 @@ def reference_gain(
     change = (contexts.credit.loss if contexts.credit else None) or {}
     estimates = {key: answered(likely[key]).estimates["mean_logprob"] for key in change}
     value, stderr = combine(change, estimates)
-    return value, {
-        "stderr": stderr,
-        "reference_source": target.source,
-        "references": target.given,
-        "label": "support" if target.source == "answer" else "",
-    }
+    return value, {"stderr": stderr, **target.fields}
 
 
 def write_scores(
@@ -111,16 +106,9 @@ def write_scores(
                 facts["steps_not_scored"] = len(writer.view.steps_over_cap)
             if of.references != of.given:
                 facts["condensed"] = of.references[0]
+            explained = _explained(change, estimates, falls=kind == "entropy")
             writer.add(
-                name,
-                value,
-                step=step,
-                stderr=stderr,
-                explanation=_explained(change, estimates, falls=kind == "entropy"),
-                label="support" if of.source == "answer" else "",
-                reference_source=of.source,
-                references=of.given,
-                metadata=facts,
+                name, value, step=step, stderr=stderr, explanation=explained, metadata=facts, **of.fields
             )
 
 

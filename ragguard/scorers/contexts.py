@@ -43,6 +43,12 @@ class BeliefContext:
     """How many passages are left out, as the model's window is too small."""
 
 
+def single_contexts(texts: Iterable[str]) -> dict[Key, BeliefContext]:
+    """Returns the context without a passage, and one for each text by itself."""
+    contexts = {CLOSED_BOOK: BeliefContext(CLOSED_BOOK)}
+    return contexts | {(text,): BeliefContext((text,), (0,)) for text in texts}
+
+
 @dataclass(frozen=True, slots=True)
 class StepCredit:
     """The worth of one step among all steps of the run."""

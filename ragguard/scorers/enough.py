@@ -4,7 +4,6 @@ came after it."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ragguard.facts.repeats import repeats
 from ragguard.metrics.credit import enough_after
@@ -29,10 +28,6 @@ def add_enough(writer: ScoreWriter, layout: Layout, target: Target, beliefs: Bel
         hops = [numbers[one.step.step.id] for one in steps]
         rest = ", ".join(map(str, hops[enough:]))
         more = [f"{'hops' if len(hops) - enough > 1 else 'hop'} {rest} changed nothing"] if rest else []
-        about: dict[str, Any] = {
-            "reference_source": target.source, "references": target.given,
-            "label": "support" if target.source == "answer" else "",
-        }  # fmt: skip
-        writer.add("enough_after", hops[enough - 1] if enough else 0, **about)
-        said = "; ".join([*more, *map(str, repeats(writer.view.run.steps))])
-        writer.add("redundant_hops", len(hops) - enough, explanation=said, **about)
+        writer.add("enough_after", hops[enough - 1] if enough else 0, **target.fields)
+        repeated = "; ".join([*more, *map(str, repeats(writer.view.run.steps))])
+        writer.add("redundant_hops", len(hops) - enough, explanation=repeated, **target.fields)

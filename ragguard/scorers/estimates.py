@@ -322,6 +322,11 @@ def combine(change: Change, estimates: Mapping[Key, Estimate]) -> Estimate:
     return Estimate(value, error)
 
 
+def change_between(beliefs: Beliefs, before: Key, after: Key, kind: Kind) -> float:
+    """Returns how much a number rises from one context to another; raises the error for which one is not known."""
+    return answered(beliefs[after]).estimates[kind].value - answered(beliefs[before]).estimates[kind].value
+
+
 async def likelihoods(
     view: View, contexts: Mapping[Key, BeliefContext], references: Sequence[str], ask: Ask
 ) -> Beliefs:

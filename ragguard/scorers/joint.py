@@ -7,16 +7,15 @@ both. In runs of one hop whose passages a search engine found, the question's pa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragguard.errors import RagguardError
 from ragguard.facts.steps import StepView
-from ragguard.metrics.answers import query_gain
 from ragguard.metrics.credit import joint_gain
-from ragguard.records import CUT_TOKENS
 from ragguard.scorers.contexts import Layout, StepContexts
-from ragguard.scorers.probes import Reading, query_likelihood
-from ragguard.scorers.question import Ask, TextAnswer, answered
+from ragguard.scorers.passages import query_gains
+from ragguard.scorers.probes import Reading
+from ragguard.scorers.question import Ask, answered
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import View, read_texts
 
@@ -31,9 +30,8 @@ async def question_gains(
     if len(reading) < 2 or not {"query", "query_closed"} <= prompts.templates.keys():
         return {}
     texts = read_texts(reading)
-    asked = [query_likelihood(prompts, question, text) for text in texts]
-    closed, *given = await ask([query_likelihood(prompts, question), *asked])
-    return {text: _gain(one, closed) for text, one in zip(texts, given, strict=True)}
+    gains = await query_gains(prompts, [(question, text) for text in texts], ask)
+    return dict(zip(texts, gains, strict=True))
 
 
 def usual_gain(gains: Mapping[str, Reading | RagguardError]) -> float:
@@ -42,14 +40,19 @@ def usual_gain(gains: Mapping[str, Reading | RagguardError]) -> float:
     return sum(known) / len(known) if known else 0.0
 
 
-def _gain(given: TextAnswer | RagguardError, closed: TextAnswer | RagguardError) -> Reading | RagguardError:
-    try:
-        known = answered(given)
-        gain = query_gain(known.logprobs, answered(closed).logprobs)
-    except RagguardError as error:
-        return error
-    cut = {CUT_TOKENS: known.truncated} if known.truncated else {}
-    return Reading(gain, 0.0, cut, known.usage)
+class JointParts(NamedTuple):
+    """The two parts of a joint gain: of the question, above the run's usual one, and of the reference."""
+
+    question: float
+    reference: float
+
+    @property
+    def value(self) -> float:
+        """The joint gain."""
+        return joint_gain(*self)
+
+    def __str__(self) -> str:
+        return f"question {self.question:+.2f}, reference {self.reference:+.2f}"
 
 
 async def add_joint_gains(
@@ -78,10 +81,9 @@ async def add_joint_gains(
             best = max((gain.value for gain in gains.values()), default=0.0)
             part, about = reference_gain(contexts)
             nothing = "" if gains else "no passage that was not there before"
-            more = best - usual if gains else 0.0
-            both = nothing or f"question {more:+.2f}, reference {part:+.2f}"
+            parts = JointParts(best - usual if gains else 0.0, part)
             writer.add(
                 "question_gain", best, step=step, stderr=0.0, explanation=nothing or "of the best passage"
             )
             writer.add("reference_gain", part, step=step, explanation=nothing, **about)
-            writer.add("joint_gain", joint_gain(more, part), step=step, explanation=both, **about)
+            writer.add("joint_gain", parts.value, step=step, explanation=nothing or str(parts), **about)

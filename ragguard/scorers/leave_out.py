@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from ragguard.errors import RagguardError
 from ragguard.scorers.contexts import BeliefContext
-from ragguard.scorers.estimates import Beliefs, Kind, likelihoods
-from ragguard.scorers.question import Ask, answered
+from ragguard.scorers.estimates import change_between, likelihoods
+from ragguard.scorers.question import Ask
 from ragguard.scorers.view import View
 
 SINGLY = 8
@@ -31,6 +31,11 @@ class PassageLoss(NamedTuple):
     log: float
     together: int = 1
     """How many passages were left out together; each then has an equal share."""
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """The number of passages that were left out together, as a score's metadata have it; empty for one."""
+        return {"together": self.together} if self.together > 1 else {}
 
 
 async def contributions(
@@ -54,7 +59,10 @@ async def contributions(
             changes: dict[int, tuple[float, float]] = {}
             for group, beliefs in enumerate(known):
                 try:
-                    changes[group] = _change(beliefs, whole, context)
+                    changes[group] = (
+                        change_between(beliefs, context.passages, whole.passages, "per_token"),
+                        change_between(beliefs, context.passages, whole.passages, "mean_logprob"),
+                    )
                 except RagguardError as error:
                     errors[group] = error
             if len(block) > 1 and any(abs(value) >= SMALL for value, _ in changes.values()):
@@ -66,14 +74,6 @@ async def contributions(
                 found[group][block.start : block.stop] = [share] * len(block)
         blocks = left
     return [errors.get(group) or each for group, each in enumerate(found)]
-
-
-def _change(beliefs: Beliefs, whole: BeliefContext, context: BeliefContext) -> tuple[float, float]:
-    """Returns what is lost from the whole context to another one, as likelihood and as its logarithm."""
-    before, after = (answered(beliefs[one.passages]).estimates for one in (context, whole))
-    kinds: tuple[Kind, Kind] = ("per_token", "mean_logprob")
-    value, log = (after[kind].value - before[kind].value for kind in kinds)
-    return value, log
 
 
 def _without(whole: BeliefContext, block: range) -> BeliefContext:

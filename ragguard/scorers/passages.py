@@ -12,15 +12,18 @@ from typing import Literal, TypeAlias
 
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import RagguardError
+from ragguard.metrics.answers import query_gain
 from ragguard.metrics.distraction import RELEVANT_FROM, Relevance, utility
+from ragguard.records import CUT_TOKENS
 from ragguard.scorers.probes import (
     Reading,
     abstention,
+    query_likelihood,
     read_abstention,
     read_relevance,
     relevance,
 )
-from ragguard.scorers.question import Ask, LabelAnswer, LabelQuestion, answered
+from ragguard.scorers.question import Ask, LabelAnswer, LabelQuestion, TextAnswer, answered
 
 Probe = Literal["abstention", "relevance"]
 BOTH: tuple[Probe, ...] = ("abstention", "relevance")
@@ -117,6 +120,29 @@ async def judge_passages(
     )
     questions.add(passages)
     return await questions.put(ask)
+
+
+async def query_gains(
+    prompts: PromptSet, passages: Sequence[tuple[str, str]], ask: Ask
+) -> list[Reading | RagguardError]:
+    """Returns how much likelier each passage makes its query, or the error for which that is not known."""
+    alone = [query_likelihood(prompts, query) for query, _ in passages]
+    answers = await ask([*alone, *(query_likelihood(prompts, query, text) for query, text in passages)])
+    return [
+        _query_gain(given, closed)
+        for closed, given in zip(answers[: len(alone)], answers[len(alone) :], strict=True)
+    ]
+
+
+def _query_gain(
+    given: TextAnswer | RagguardError, closed: TextAnswer | RagguardError
+) -> Reading | RagguardError:
+    try:
+        known = answered(given)
+        gain = query_gain(known.logprobs, answered(closed).logprobs)
+    except RagguardError as error:
+        return error
+    return Reading(gain, 0.0, {CUT_TOKENS: known.truncated} if known.truncated else {}, known.usage)
 
 
 def _read(question: LabelQuestion, answer: LabelAnswer | RagguardError) -> Reading | RagguardError:

@@ -6,7 +6,6 @@ A pipeline can be used for many runs and on many event loops at once. It keeps t
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from ragguard.engines.entailer import EngineEntailer, Entailer
 from ragguard.engines.entailment import Pair
 from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
+from ragguard.errors import CapExceeded, RagguardError
 from ragguard.facts.causes import UNJUDGED, note_of
 from ragguard.facts.leads import with_leads
 from ragguard.facts.run_view import RunView
@@ -29,19 +28,13 @@ from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, ScoredRun
 from ragguard.runtime.arguments import one_of
 from ragguard.runtime.faults import NOTICES, describe, result_or_error
 from ragguard.scorers.answer_words import AnswerWords
-from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import SCORING, Asker, MeteredAsk, Models, Respondent, paid, unattributed
-from ragguard.scorers.belief import Belief
-from ragguard.scorers.contested import Contested
-from ragguard.scorers.coverage import Coverage
+from ragguard.scorers.catalogue import OURS, USUAL, scorers_of
 from ragguard.scorers.exam.examined import Examined
 from ragguard.scorers.exam.record import verdicts_of
 from ragguard.scorers.exam.short_form import examine_unknown
-from ragguard.scorers.grades import Grades
-from ragguard.scorers.passage_belief import PassageBelief
 from ragguard.scorers.plan import UNKNOWN, Plan, PriceList
 from ragguard.scorers.question import Ask, prompt_tokens
-from ragguard.scorers.random_baseline import RandomBaseline
 from ragguard.scorers.scorer import (
     MODELS,
     Live,
@@ -51,7 +44,6 @@ from ragguard.scorers.scorer import (
     failure_of,
     full_version,
 )
-from ragguard.scorers.utility import QueryFit, Utility
 from ragguard.scorers.view import Caps, Setting, View, view_run
 from ragguard.text.language import ENGLISH, Language, is_english
 from ragguard.text.secret_filter import logger
@@ -59,30 +51,6 @@ from ragguard.text.secret_filter import logger
 _log = logger(__name__)
 
 T = TypeVar("T")
-
-_IN_FAMILY: Mapping[str, tuple[Callable[[], Scorer], ...]] = {
-    "belief": (Belief,),
-    "likelihood": (partial(Belief, by="likelihood"), QueryFit, PassageBelief, AnswerWords),
-    "utility": (Utility,),
-    "coverage": (Coverage, Contested, Answers),
-    "grades": (Grades,),
-    "words": (AnswerWords,),
-}
-FAMILIES = tuple(_IN_FAMILY)
-"""The names that `scorers=` takes."""
-USUAL = ("belief", "utility", "coverage")
-_OURS = (
-    Belief,
-    QueryFit,
-    PassageBelief,
-    RandomBaseline,
-    Utility,
-    Coverage,
-    Contested,
-    Answers,
-    AnswerWords,
-    Grades,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,34 +70,6 @@ class Identity:
     judge: str
     prompts: str
     scorers: tuple[ScorerIdentity, ...]
-
-
-def _is_sync(score: Callable[..., Any]) -> bool:
-    """Returns whether a function or method was written without `async`."""
-    score = inspect.unwrap(score)
-    return inspect.isroutine(score) and not inspect.iscoroutinefunction(score)
-
-
-def _scorers(given: Sequence[str | Scorer], relevance: Relevance) -> tuple[Scorer, ...]:
-    found: list[Scorer] = []
-    for item in given:
-        if isinstance(item, str):
-            if item not in FAMILIES:
-                raise UnknownName("scorers", item, ", ".join(FAMILIES))
-            made = [make() for make in _IN_FAMILY[item]]
-            found += [replace(one, relevance=relevance) if isinstance(one, Utility) else one for one in made]
-        elif isinstance(item, type) or not isinstance(item, Scorer) or _is_sync(item.score):
-            allowed = "an object with `name`, `version` and `async def score(view, ask)`"
-            raise InvalidInput("scorers", item, f"one of {', '.join(FAMILIES)}, or {allowed}")
-        else:
-            found.append(item)
-    if any(isinstance(scorer, Answers) for scorer in found):
-        found = [replace(one, verdict=False) if isinstance(one, AnswerWords) else one for one in found]
-    found = [one for at, one in enumerate(found) if not (isinstance(one, AnswerWords) and one in found[:at])]
-    names = [scorer.name for scorer in found]
-    if len(set(names)) < len(names):
-        raise InvalidInput("scorers", names, "each scorer once")
-    return tuple(found)
 
 
 class ScoringPipeline:
@@ -156,7 +96,7 @@ class ScoringPipeline:
         self._engine, self._judge = engine, judge or engine
         one_of("relevance", relevance, RELEVANCES)
         self._relevance = relevance
-        self._scorers = _scorers(scorers, relevance)
+        self._scorers = scorers_of(scorers, relevance)
         self._prompts = None if prompts is None else load_prompts(prompts)
         self._judge_compares = entailer is None
         compares = self._engine if only_ranks(self._judge) else self._judge
@@ -199,7 +139,8 @@ class ScoringPipeline:
         able: list[Scorer] = []
         for scorer in scorers:
             # The models that it asks, and those that decide prompts and windows.
-            needed = {"engine", *(() if self._prompts else ("judge",)), *getattr(scorer, "models", MODELS)}
+            models = getattr(scorer, "models", MODELS)
+            needed = {"engine", *(() if self._prompts else ("judge",)), *models} if models else set[str]()
             if faults := [missing[model] for model in MODELS if model in missing and model in needed]:
                 failures.append(failure_of(scorer.name, run, faults[0]))
             else:
@@ -368,6 +309,13 @@ async def evaluate(run: Run, asking: Awaitable[Sequence[Result]]) -> ScoredRun:
     return ScoredRun(run, scores, failures, started_ns=started, ended_ns=time.time_ns())
 
 
+def engine_answered(scored: ScoredRun) -> bool:
+    """Returns False for a run about which no engine answered: it has no scores but those by words, which ask none, and
+    failures that are all tried again."""
+    asked = any(score.scorer != AnswerWords.name for score in scored.scores)
+    return asked or not scored.failures or not all(failure.will_retry for failure in scored.failures)
+
+
 async def _score(scorer: Scorer, view: View, asker: Asker) -> tuple[list[Result], Usage]:
     """Returns what a scorer gives, and the usage that is in none of its scores; an exception that it ends with is a
     failure."""
@@ -377,7 +325,7 @@ async def _score(scorer: Scorer, view: View, asker: Asker) -> tuple[list[Result]
         if not isinstance(outcome, RagguardError):
             _log.error("scorer %s failed on run %s", scorer.name, view.run.id, exc_info=outcome)
         outcome = [failure_of(scorer.name, view.run, outcome)]
-    elif not isinstance(scorer, _OURS):
+    elif not isinstance(scorer, OURS):
         outcome = completed(outcome, scorer, view)
     return [*outcome], unattributed(ask.usage, outcome)
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ragguard.errors import ScoringError
 from ragguard.records import Result
 from ragguard.runtime.arguments import texts_of
-from ragguard.scorers.contexts import BeliefContext, Key, window
-from ragguard.scorers.estimates import likelihoods
+from ragguard.scorers.contexts import BeliefContext, window
+from ragguard.scorers.estimates import change_between, likelihoods
 from ragguard.scorers.question import Ask, answered
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.target import target_of
-from ragguard.scorers.view import View
+from ragguard.scorers.view import View, read_texts
+
+_MOST_KEPT = 64
+"""The most passages of earlier runs that are kept to stand before other questions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +26,15 @@ class RandomBaseline:
     """Gives `delta_likelihood_random` of each hop by itself, and of the run."""
 
     name: ClassVar[str] = "random baseline"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     models: ClassVar[tuple[str, ...]] = ("engine",)
 
-    passages: tuple[str, ...]
+    passages: tuple[str, ...] = ()
     """Texts of other questions, such as those that other runs of a store read; those of the run itself are left out.
-    The same ones, in the same order, stand before every question, so that an engine reads them once for each number."""
+    The same ones, in the same order, stand before every question, so that an engine reads them once for each number.
+    Empty: the first 64 that the runs scored before in this process read, so that the first runs have no such score."""
+    _read_before: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The texts that earlier runs read, each with its question."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "passages", tuple(texts_of("RandomBaseline.passages", self.passages) or ()))
@@ -38,42 +44,45 @@ class RandomBaseline:
         steps = [step for step in view.steps if step.readable]
         if not steps or not target.references or not view.run.question.strip():
             return writer.results()
+        others = self._others(view)
         fit = window(view)
-        read = {step.step.id: fit([step]) for step in steps} | {"": fit(steps)}
-        own = {passage.text for step in view.steps for passage in step.all}
-        others = [text for text in dict.fromkeys(self.passages) if text.strip() and text not in own]
-        random.Random(0).shuffle(others)
-        contexts = {context.passages: context for context in read.values()}
-        contexts |= {
-            key: BeliefContext(key, tuple(reversed(range(len(key)))))
-            for key in _firsts(others, read.values())
-        }
+        hops = [(step, fit([step])) for step in steps]
+        places = [*hops, (None, fit(steps))]
+        contexts = {context.passages: context for _, context in places}
+        for size in {len(context.passages) for _, context in places if len(context.passages) <= len(others)}:
+            key = tuple(others[:size])
+            contexts[key] = BeliefContext(key, tuple(reversed(range(size))))
         beliefs = await likelihoods(view, contexts, target.references, ask)
-        by_id = {step.step.id: step for step in steps}
-        for id, context in read.items():
-            with writer.failing("delta_likelihood_random", by_id.get(id)):
+        for step, context in places:
+            with writer.failing("delta_likelihood_random", step):
                 key = tuple(others[: len(context.passages)])
                 if len(key) < len(context.passages):
                     raise ScoringError(
-                        f"{len(context.passages)} random passages are needed and {len(key)} are given; give more"
+                        f"{len(context.passages)} random passages are needed and {len(key)} of other questions are "
+                        "known; score more runs with this RagGuard, or give RandomBaseline(passages=[...])"
                     )
-                before, after = (
+                change = change_between(beliefs, key, context.passages, "per_token")
+                ends = (
                     answered(beliefs[one]).estimates["per_token"].value for one in (key, context.passages)
                 )
                 writer.add(
-                    "delta_likelihood_random",
-                    after - before,
-                    step=by_id.get(id),
-                    explanation=f"{before:.2f} → {after:.2f}",
-                    label="support" if target.source == "answer" else "",
-                    reference_source=target.source,
-                    references=target.given,
-                    metadata={"random": len(key)},
-                )
+                    "delta_likelihood_random", change, step=step, metadata={"random": len(key)},
+                    explanation=" → ".join(f"{end:.2f}" for end in ends), **target.fields,
+                )  # fmt: skip
         return writer.results()
 
-
-def _firsts(others: Sequence[str], contexts: Iterable[BeliefContext]) -> set[Key]:
-    """Returns as many of the other passages as each context has, where there are so many."""
-    sizes = {len(context.passages) for context in contexts}
-    return {tuple(others[:size]) for size in sizes if size <= len(others)}
+    def _others(self, view: View) -> list[str]:
+        """Returns the passages of other questions, in the order in which they stand; keeps those of the run."""
+        known = dict.fromkeys(self.passages, "") or dict(self._read_before)
+        for text in read_texts(view.steps):
+            if len(self._read_before) < _MOST_KEPT:
+                self._read_before.setdefault(text, view.run.question)
+        own = {passage.text for step in view.steps for passage in step.all}
+        others = [
+            text
+            for text, question in known.items()
+            if text.strip() and text not in own and question != view.run.question
+        ]
+        if self.passages:
+            random.Random(0).shuffle(others)
+        return others

@@ -53,8 +53,8 @@ class Scorer(Protocol):
     """Gives scores and failures about a run.
 
     A scorer may be a frozen dataclass, whose fields then count as its settings, and may name in `models`
-    which of engine, judge and entailer its numbers depend on (all of them by default). A scorer that says
-    something of a run before its end has an attribute `live`, see `Live`; without it the scorer waits for the end.
+    which of engine, judge and entailer its numbers depend on (all of them by default; none: it asks nothing). A scorer
+    that says something of a run before its end has an attribute `live`, see `Live`; without it the scorer waits.
     """
 
     @property
@@ -82,18 +82,21 @@ def full_version(scorer: Scorer, setting: Setting) -> str:
     settings: dict[str, Any] = {
         "caps": dataclasses.asdict(setting.caps),
         "language": _language_digest(setting.language),
-        "prompts": [setting.prompts.identity, setting.judge_prompts.identity],
     }
+    models = getattr(scorer, "models", MODELS)
+    if models:  # otherwise nothing is asked
+        settings["prompts"] = [setting.prompts.identity, setting.judge_prompts.identity]
     fields = getattr(scorer, "__dataclass_fields__", {})
     settings["own"] = {
         name: getattr(scorer, name)
         for name, declared in fields.items()
         if hasattr(scorer, name)
+        and declared.init
         and not (declared.metadata == NEW_SETTING and getattr(scorer, name) == declared.default)
     }
-    if setting.exam.identity:
+    if models and setting.exam.identity:
         settings["exam"] = setting.exam.identity
-    for model in getattr(scorer, "models", MODELS):
+    for model in models:
         settings[model] = getattr(setting, model).fingerprint
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode()).hexdigest()
     return f"{scorer.version}-{digest[:8]}"

@@ -21,7 +21,7 @@ from ragguard.errors import EngineRejected, InvalidInput
 from ragguard.metrics.distraction import RELEVANCES, Relevance
 from ragguard.runtime.arguments import one_of
 from ragguard.runtime.faults import NOTICES
-from ragguard.scorers.effort import LEVELS, Effort
+from ragguard.scorers.catalogue import DEFAULT, DEFAULT_OF_SMOL, FAMILIES, LEVELS, Effort
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import Caps
@@ -82,15 +82,15 @@ class ScoringSettings:
     effort: Effort | None = field(
         default=None,
         metadata=_option(
-            "How much is asked: low (likelihood), medium (belief as far as needed, utility) or high (samples, credit, "
-            "coverage). --scorers goes first.",
+            f"How much is asked: {', '.join(f'{name} ({level.asks})' for name, level in LEVELS.items())}. --scorers "
+            "goes first.",
             "--effort",
-            default="high, or for smol low",
+            default=f"{DEFAULT}, or for smol {DEFAULT_OF_SMOL}",
         ),
     )
     """How much is asked: `low` (likelihood), `medium` (belief as far as needed, utility) or `high` (belief from
     samples, credit, utility, coverage); the table above has what each asks. It sets `scorers` and `caps`; what is
-    given for these goes first. None: the scorers of `high`, of `low` for `smol`, whose labels cannot judge."""
+    given for these goes first. None: `high`, or `low` for `smol`, whose labels cannot judge."""
     judge: str | Engine | None = field(
         default=None, metadata=_option("Another engine, for relevance, ratings and grades.", "--judge")
     )
@@ -101,12 +101,14 @@ class ScoringSettings:
     model, `hf:MODEL`, or an Entailer."""
     scorers: Sequence[str | Scorer] | None = field(
         default=None,
-        metadata={OPTION: _NamesOption(("--scorers",), "Some of belief, likelihood, utility, coverage, grades.",
-                                       "belief,utility,coverage, or for smol likelihood")},
-    )  # fmt: skip
-    """The scorers that look at each run, by name (`belief`, `likelihood`, `utility`, `coverage`, `grades`) or as
-    objects with their own settings; objects for another process are pickled. None: those of `effort`. Empty: runs are
-    captured and never scored."""
+        metadata={
+            OPTION: _NamesOption(("--scorers",), f"Some of {', '.join(FAMILIES)}.", "those of --effort")
+        },
+    )
+    """The scorers that look at each run, by name (`belief`, `likelihood`, `utility`, `coverage`, `grades`, `random`) or
+    as objects with their own settings; objects for another process are pickled. What words alone decide, for which no
+    model is asked (`words`), is always scored beside them. None: those of `effort`. Empty: runs are captured and never
+    scored."""
     prompts: str | Path | PromptSet | None = field(
         default=None,
         metadata=_option("A prompt set: its name, or a TOML file (docs/how-to/prompts.md).", "--prompts"),
@@ -151,20 +153,25 @@ class ScoringSettings:
             object.__setattr__(self, "scorers", tuple(self.scorers))  # the caller may go on changing its list
 
     @property
+    def chosen_effort(self) -> Effort:
+        """The effort that is given, else the default: `high`, with `smol` `low`."""
+        if self.effort is not None:
+            return self.effort
+        smol = (choose().address if self.engine == AUTO else self.engine) == "smol"
+        return DEFAULT_OF_SMOL if smol else DEFAULT
+
+    @property
     def chosen_scorers(self) -> Sequence[str | Scorer]:
-        """The scorers that look at a run: the given ones, else those of the effort, else those that fit the engine."""
+        """The scorers that look at a run: the given ones, else those of the effort."""
         if self.scorers is not None:
             return self.scorers
-        if self.effort is not None:
-            return LEVELS[self.effort].scorers
-        if (choose().address if self.engine == AUTO else self.engine) != "smol":
-            return LEVELS["high"].scorers
-        NOTICES.once(
-            "smol's scorers",
-            "smol cannot judge by label, so each step's likelihood is scored and nothing else: how much likelier its "
-            "passages make the right answer (scorers= or --scorers names others)",
-        )
-        return LEVELS["low"].scorers
+        if self.effort is None and self.chosen_effort != DEFAULT:
+            NOTICES.once(
+                "smol's scorers",
+                "smol cannot judge by label, so each step's likelihood is scored and nothing else: how much likelier its "
+                "passages make the right answer (scorers= or --scorers names others)",
+            )
+        return LEVELS[self.chosen_effort].scorers
 
     @property
     def chosen_caps(self) -> Caps | None:
@@ -196,8 +203,9 @@ class ScoringSettings:
         judge = None if self.judge is None else connect_judge(self.judge, account)
         entailer = None if self.entailer is None else connect_entailer(self.entailer, account)
         models = ((engine, self.engine), (judge, self.judge), (entailer, self.entailer))
+        chosen = self.chosen_scorers
         return ScoringPipeline(
-            engine, judge=judge, entailer=entailer, scorers=self.chosen_scorers, prompts=self.prompts,
+            engine, judge=judge, entailer=entailer, scorers=["words", *chosen] if chosen else (), prompts=self.prompts,
             caps=self.chosen_caps, language=self.language, relevance=self.relevance,
             owned=[model for model, given in models if model is not None and isinstance(given, str)],
         )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import ReferenceSource
@@ -17,6 +18,12 @@ class Target:
     source: ReferenceSource = "none"
     given: tuple[str, ...] = ()
     """The references as the run has them, before a long answer is shortened."""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields that every score about these answers has."""
+        support = "support" if self.source == "answer" else ""
+        return {"label": support, "reference_source": self.source, "references": self.given}
 
 
 def target_of(view: View) -> Target:

@@ -17,7 +17,6 @@ import numpy as np
 
 from ragguard.errors import CalibrationError
 from ragguard.facts.steps import StepView
-from ragguard.metrics.answers import query_gain
 from ragguard.metrics.distraction import (
     GAMMA,
     RELEVANCES,
@@ -30,12 +29,12 @@ from ragguard.metrics.distraction import (
     utility,
     utility_parts,
 )
-from ragguard.records import CUT_TOKENS, Result, Stage
+from ragguard.records import Result, Stage
 from ragguard.runtime.arguments import one_of, share, true_or_false
 from ragguard.scorers.answer_evidence import add_answer_evidence
 from ragguard.scorers.exam.examined import probability
-from ragguard.scorers.passages import Judgement, judge_passages
-from ragguard.scorers.probes import Reading, query_likelihood, sees_references
+from ragguard.scorers.passages import Judgement, judge_passages, query_gains
+from ragguard.scorers.probes import Reading, sees_references
 from ragguard.scorers.question import Ask, answered, remarks_of_both
 from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter, of_list
 from ragguard.scorers.view import View
@@ -281,19 +280,18 @@ class QueryFit:
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)
         writer.left_out()
-        prompts, exam = view.setting.prompts, view.setting.exam
+        exam = view.setting.exam
         steps = [step for step in view.steps if view.query_of(step).strip()]
-        asked = [(step, at, view.query_of(step)) for step in steps for at in sorted(step.judged)]
-        given = [query_likelihood(prompts, query, step.all[at].text) for step, at, query in asked]
-        answers = await ask([*(query_likelihood(prompts, query) for *_, query in asked), *given])
-        for (step, at, _), alone, text in zip(asked, answers, answers[len(asked) :], strict=False):
+        asked = [(step, at) for step in steps for at in sorted(step.judged)]
+        passages = [(view.query_of(step), step.all[at].text) for step, at in asked]
+        for (step, at), gain in zip(
+            asked, await query_gains(view.setting.prompts, passages, ask), strict=True
+        ):
             with writer.failing(f"query_gain of passage {at + 1}", step):
-                text = answered(text)
-                gain = query_gain(text.logprobs, answered(alone).logprobs)
-                cut = {CUT_TOKENS: text.truncated} if text.truncated else {}
-                writer.add("query_gain", Reading(gain, 0.0, cut, text.usage), step=step, at=at)
+                fit = answered(gain)
+                writer.add("query_gain", fit, step=step, at=at)
                 if exam.relevance_by_likelihood or (self.relevance and exam.log_odds):
-                    read = Reading(probability(exam, gain), None, {**cut, "how": "likelihood"})
+                    read = Reading(probability(exam, fit.value), None, {**fit.remarks, "how": "likelihood"})
                     writer.add("p_relevant", read, step=step, at=at, label="by likelihood")
         await add_answer_evidence(writer, ask)
         return writer.results()

@@ -14,9 +14,9 @@ from typing import TypeAlias
 
 from ragguard.records import Failure, Run
 from ragguard.runtime.faults import NOTICES
-from ragguard.scorers.pipeline import evaluate
+from ragguard.scorers.pipeline import engine_answered, evaluate
 from ragguard.scorers.scorer import Live
-from ragguard.service.run_scoring import ScoringTools, answered, is_chosen
+from ragguard.service.run_scoring import ScoringTools, is_chosen
 
 Work: TypeAlias = Callable[[], Awaitable[bool]]
 """Scores or delivers one run; returns False where no engine answered."""
@@ -102,6 +102,6 @@ class LiveScoring:
             new = await tools.store.store_provisional(run.id, scored.scores, failures, references)
             if new and tools.delivery:
                 await tools.delivery.start(replace(scored, scores=new, failures=[]))
-            if new is None or not answered(scored):  # the run has ended, or the engine is away
+            if new is None or not engine_answered(scored):  # the run has ended, or the engine is away
                 return new is None
         return True

@@ -29,7 +29,7 @@ from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import BackgroundLoop, LoopSignal
 from ragguard.schema import checked_run
 from ragguard.scorers.asker import DEMANDED, SCORING
-from ragguard.scorers.pipeline import Identity, ScoringPipeline, evaluate
+from ragguard.scorers.pipeline import Identity, ScoringPipeline, engine_answered, evaluate
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.question import Ask
 from ragguard.scorers.references import find_references
@@ -262,7 +262,7 @@ class RunScoring:
                 await self._deliver(ScoredRun(run, claim.unsent, []))
             elif claim.attempts or is_chosen(run.id, self._settings.score_rate):
                 scored = await self._attempt(claim, SCORING)
-                return WorkedOff(answered(scored), any(one.will_retry for one in scored.failures))
+                return WorkedOff(engine_answered(scored), any(one.will_retry for one in scored.failures))
             else:
                 await self._keep_unscored(claim)
         return WorkedOff()
@@ -281,7 +281,7 @@ class RunScoring:
         if found:
             run = replace(run, references=found)
         scored = await evaluate(run, self._pipeline.get().results(run, priority=priority))
-        identity = await self._identity() if answered(scored) else None
+        identity = await self._identity() if engine_answered(scored) else None
         uncertain = {(one.scorer, one.step_id) for one in scored.failures if one.will_retry}
         attempts = claim.attempts + 1
         wait = self._settings.retry.after(attempts) if uncertain else None
@@ -348,11 +348,6 @@ class RunScoring:
                     f"the run {failure.run_id!r} could not be scored by {failure.scorer}; {goes_on}. "
                     f"{failure.error}: {failure.message}",
                 )
-
-
-def answered(scored: ScoredRun) -> bool:
-    """Returns False where no engine answered."""
-    return bool(scored.scores) or not scored.failures or not all(one.will_retry for one in scored.failures)
 
 
 def _mark(identity: Identity | None) -> str:

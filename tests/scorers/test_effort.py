@@ -14,8 +14,7 @@ from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
 from ragguard.scale import PartJob
 from ragguard.scorers import Belief, Utility
-from ragguard.scorers.effort import LEVELS
-from ragguard.scorers.pipeline import USUAL
+from ragguard.scorers.catalogue import LEVELS
 from ragguard.scorers.settings import OPTION, ScoringSettings
 from ragguard.scorers.view import Caps
 from ragguard.service.configuration import Options, ServiceSettings
@@ -60,12 +59,24 @@ def test_what_is_set_by_hand_goes_before_the_effort():
     assert by_hand.chosen_scorers == ("grades",)
     assert by_hand.chosen_caps == Caps(passages=3)
     assert ScoringSettings(effort="low").chosen_caps == LEVELS["low"].caps
-    belief, utility = ScoringSettings(engine="nano", effort="medium").build()._scorers
+    _, belief, utility = ScoringSettings(engine="nano", effort="medium").build()._scorers
     assert isinstance(belief, Belief)
     assert belief.by == "auto"
     assert isinstance(utility, Utility)
-    assert ScoringSettings(engine="nano").chosen_scorers == LEVELS["high"].scorers == USUAL
-    assert ScoringSettings(engine="smol").chosen_scorers == LEVELS["low"].scorers
+
+
+@pytest.mark.parametrize(("engine", "effort"), [("nano", "high"), ("smol", "low")])
+def test_without_an_effort_everything_is_asked_but_of_smol(engine, effort):
+    default = ScoringSettings(engine=engine)
+    assert default.chosen_effort == effort
+    assert (
+        default.chosen_scorers
+        == LEVELS[effort].scorers
+        == ScoringSettings(engine, effort=effort).chosen_scorers
+    )
+    field = {one.name: one for one in fields(ScoringSettings)}["effort"]
+    assert field.metadata[OPTION].default == "high, or for smol low"
+    assert "None: `high`, or `low` for `smol`" in generate.settings()
 
 
 def test_an_unknown_effort_is_refused_where_it_is_given():

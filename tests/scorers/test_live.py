@@ -10,7 +10,8 @@ from support.reader import FALSE, FIRM, FIRM_QUERY, FOUNDER, FOUNDER_QUERY, NEAR
 
 from ragguard.engines.connect import connect
 from ragguard.records import Score
-from ragguard.scorers.pipeline import USUAL, ScoringPipeline
+from ragguard.scorers.catalogue import USUAL
+from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import Live
 
 

@@ -10,6 +10,7 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
 from ragguard.scorers.belief import Belief
+from ragguard.scorers.catalogue import scorers_of
 from ragguard.scorers.passage_belief import PassageBelief
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.random_baseline import RandomBaseline
@@ -249,8 +250,17 @@ async def test_a_hop_is_compared_with_as_many_passages_of_other_questions():
     assert not any(FOUNDER in text for text in random)
 
 
-async def test_too_few_random_passages_are_a_failure():
-    (failure, *_) = [
-        one for one in await results(TWO_HOPS, RandomBaseline(("Lime.",))) if isinstance(one, Failure)
-    ]
-    assert "give more" in failure.message
+async def test_without_given_passages_those_of_earlier_runs_of_other_questions_are_taken():
+    (scorer,) = scorers_of(["random"], "probability")
+    (failure, *_) = [one for one in await results(TWO_HOPS, scorer) if isinstance(one, Failure)]
+    assert "2 random passages are needed and 0 of other questions are known" in failure.message
+    again = await results(TWO_HOPS, scorer)
+    assert not any(isinstance(one, Score) for one in again), "its own passages are no random ones"
+    other = replace(TWO_HOPS, question="Who painted the mill?")
+    assert "delta_likelihood_random" not in {getattr(one, "name", "") for one in await results(other, scorer)}
+    strangers = replace(TWO_HOPS, question="Who bought it?", steps=[
+        replace(step, passages=[Passage(f"Lime {at} {step.id}.") for at in range(2)], candidates=[])
+        for step in TWO_HOPS.steps
+    ])  # fmt: skip
+    found = [one for one in await results(strangers, scorer) if isinstance(one, Score)]
+    assert {one.metadata["random"] for one in found} == {2}

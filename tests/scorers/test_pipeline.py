@@ -30,7 +30,8 @@ from ragguard.errors import (
 )
 from ragguard.metrics import ENGLISH, Language
 from ragguard.records import Failure, Passage, Score, Usage
-from ragguard.scorers.pipeline import FAMILIES, USUAL, ScoringPipeline
+from ragguard.scorers.catalogue import FAMILIES, USUAL
+from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.utility import Utility
 from ragguard.scorers.view import Caps

@@ -299,7 +299,8 @@ def test_a_ragguard_tells_what_a_step_did_while_the_run_goes_on(tmp_path):
             before = {score.key: score.value for score in rg.scores(run)}
             run.answered("Ada Berg")
         assert rg.flush(30)
-        assert {score.key: score.value for score in rg.scores(run)} == before
+        ended = {score.key: score.value for score in rg.scores(run) if score.scorer != "words"}
+        assert ended == before
         assert not any(score.provisional for score in rg.scores(run))
 
 
@@ -330,7 +331,7 @@ async def test_a_server_that_is_away_is_a_failure_and_its_runs_are_scored_when_i
     await server.stop()
     while_away = capture(rg, "while it is away?")
     assert (await errors(rg, while_away))[1] == {True}
-    assert rg.scores(while_away.id) == []
+    assert {one.scorer for one in rg.scores(while_away.id)} <= {"words"}
     await server.start()
     assert await rg.aflush(60)
     assert rg.failures(while_away.id) == []

@@ -250,10 +250,13 @@ class Verdicts:
 
     def check(self, *probes: str) -> None:
         """Raises ProbeFailed for the first of these probes that failed and that no other one replaces."""
-        for probe in probes:
-            replaced = probe == "relevance" and self.relevance_by_likelihood
-            if probe in self.failed and not replaced:
-                raise self.error(probe)
+        if probe := self.lacking(*probes):
+            raise self.error(probe)
+
+    def lacking(self, *probes: str) -> str:
+        """Returns the first of these probes that failed and that no other one replaces; "" for none."""
+        replaced = {"relevance"} if self.relevance_by_likelihood else set[str]()
+        return next((probe for probe in probes if probe in self.failed.keys() - replaced), "")
 
     def error(self, probe: str) -> ProbeFailed:
         """Returns the error that stands in place of an answer to a probe that failed."""
