@@ -44,6 +44,7 @@ from ragguard.scorers.estimates import (
     Meanings,
     OverReferences,
     Weights,
+    is_mixed,
     likelihoods,
 )
 from ragguard.scorers.joint import add_joint_gains
@@ -52,7 +53,6 @@ from ragguard.scorers.question import Ask, SampleAnswer, SampleQuestion, answere
 from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter
 from ragguard.scorers.target import Target, target_of
 from ragguard.scorers.view import LONG_FORM_TOKENS, View
-from ragguard.text.language import normalise
 
 By = Literal["samples", "likelihood", "auto"]
 _SURE = 0.8
@@ -173,7 +173,9 @@ class Belief:
             for answer in drawn.values():
                 for sample in answer.samples if isinstance(answer, SampleAnswer) else ():
                     meanings.words(sample.text)
-        estimator = Estimator(self.weights, self.kernel, self.over_references)
+        first = self._first if self.over_references == "best" else 0
+        most = (1 + _SURE) / 2 if first and likely_too else 1.0
+        estimator = Estimator(self.weights, self.kernel, self.over_references, first, most=most)
         beliefs = await estimator.beliefs(drawn, target.references, meanings) | sure
         write_scores(writer, layout, target, beliefs, self._wanted(layout, target, credited=credited))
         if not likely_too:
@@ -185,6 +187,11 @@ class Belief:
             likely = await likelihoods(view, used, target.references, ask)
             write_scores(writer, layout, target, likely, scores, more={"how": "likelihood"})
         return writer.results()
+
+    @property
+    def _first(self) -> int:
+        """The number of answers that are drawn at first with `auto`; 0: all are drawn at once."""
+        return -(-self.samples // 2) if self.by == "auto" else 0
 
     async def _draw(
         self,
@@ -202,7 +209,7 @@ class Belief:
         scores = self._wanted(layout, target, credited=credited)
         used = {key for wanted in scores for key in wanted.change or ()}
         keys = [key for key in layout.contexts if key in used and key not in sure]
-        first = -(-self.samples // 2) if self.by == "auto" else self.samples
+        first = self._first or self.samples
 
         def asked(key: Key, n: int, seed: int) -> SampleQuestion:
             order = layout.contexts[key].cut_order
@@ -219,7 +226,13 @@ class Belief:
         if long:
             target = _condensed(writer, target, answers.pop())
         drawn = dict(zip(keys, answers, strict=True))
-        mixed = [key for key in keys if first < self.samples and _mixed(drawn[key], target.references)]
+        mixed = [
+            key
+            for key in keys
+            if first < self.samples
+            and isinstance(answer := drawn[key], SampleAnswer)
+            and any(is_mixed(answer.samples, [reference]) for reference in target.references)
+        ]
         more = await ask([asked(key, self.samples - first, seed + 1) for key in mixed])
         drawn |= {key: _joined(answered(drawn[key]), other) for key, other in zip(mixed, more, strict=True)}
         return drawn, target
@@ -260,13 +273,6 @@ def _sure(likely: Beliefs) -> dict[Key, BeliefIn]:
             estimates: dict[Kind, Estimate] = {"soft": middle, "hard": middle, "entropy": none}
             found[key] = BeliefIn(estimates, {"how": "likelihood"})
     return found
-
-
-def _mixed(answer: SampleAnswer | RagguardError, references: Sequence[str]) -> bool:
-    """Returns whether some of the drawn answers are a reference, word for word, and some are not."""
-    wanted = set(map(normalise, references))
-    drawn = () if isinstance(answer, RagguardError) else answer.samples
-    return len({normalise(one.text) in wanted for one in drawn}) > 1
 
 
 def _joined(answer: SampleAnswer, other: SampleAnswer | RagguardError) -> SampleAnswer | RagguardError:

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ragguard.engines.base import Sample
 from ragguard.engines.entailment import Pair
 from ragguard.errors import RagguardError
 from ragguard.metrics.answers import is_abstention, likelihood, likelihood_total, mean_logprob
@@ -36,7 +37,7 @@ from ragguard.scorers.probes import check_mass
 from ragguard.scorers.probes import likelihood as asked_likelihood
 from ragguard.scorers.question import Ask, EntailAnswer, EntailQuestion, SampleAnswer, TextAnswer, answered
 from ragguard.scorers.view import View
-from ragguard.text.language import ENGLISH, Language, meaning_key
+from ragguard.text.language import ENGLISH, Language, meaning_key, normalise
 
 Equivalence = Literal["threshold", "strict"]
 Match = Literal["loose", "bi"]
@@ -205,6 +206,12 @@ class Estimator:
     weights: Weights = "mean"
     kernel: Kernel = "max"
     over_references: OverReferences = "best"
+    first: int = 0
+    """How many answers were drawn at first, if more were drawn only where a reference is among these beside others; a
+    reference by which they are not mixed is then estimated from these, so that another reference lowers no belief. 0:
+    all were drawn at once."""
+    most: float = 1.0
+    """The largest belief that answers may show: where likelihood has shown less, what it would show from there on."""
 
     async def beliefs(
         self,
@@ -259,15 +266,30 @@ class Estimator:
         if targets:
             there = np.array([[meanings.entailment(a, t)[0] for t in targets] for a in answers])
             back = np.array([[meanings.entailment(t, a)[0] for t in targets] for a in answers])
-            means, over = (
-                kernel(there, back, self.kernel),
-                "max" if self.over_references == "best" else "mean",
+            means = kernel(there, back, self.kernel)
+            sizes = np.array([self._size(drawn, target, meanings.language) for target in targets])
+            parts = [
+                (size, means[:size, sizes == size], matches[:size, sizes == size])
+                for size in np.unique(sizes).tolist()
+            ]
+            over = "max" if self.over_references == "best" else "mean"
+            soft, hard = [], []
+            for size, some, matching in parts:
+                weight = weights[:size] / weights[:size].sum()
+                error = float(seper_stderr(weight, some, answers=over))
+                soft.append(Estimate(float(seper_soft(weight, some, over)), error))
+                hard.append(self._hard(weight, clusters[:size], matching, of_hard))
+            found["soft"], found["hard"] = (
+                Estimate(min(best.value, self.most), best.stderr) for best in (max(soft), max(hard))
             )
-            error = float(seper_stderr(weights, means, answers=over))
-            found["soft"] = Estimate(float(seper_soft(weights, means, over)), error)
-            found["hard"] = self._hard(weights, clusters, matches, of_hard)
         facts = {"samples": len(answers), "meanings": int(clusters.max()) + 1, "weights": scheme}
         return BeliefIn(found, facts | ({CUT_TOKENS: drawn.truncated} if drawn.truncated else {}))
+
+    def _size(self, drawn: SampleAnswer, target: str, language: Language) -> int:
+        """Returns how many of the answers, in their order, tell of a reference: those drawn at first, if it is all of
+        them or none of them word for word, else all."""
+        first = drawn.samples[: self.first]
+        return len(first) if first and not is_mixed(first, [target], language) else len(drawn.samples)
 
     def _hard(self, weights: Floats, clusters: Integers, matches: Booleans, redrawn: float) -> Estimate:
         """Returns the weight of the clusters that match a reference. `matches[i, a]`: the cluster whose first answer is
@@ -307,6 +329,12 @@ class Estimator:
         means = np.vstack([matches, np.zeros((1, matches.shape[1]), dtype=bool)])
         first = np.take_along_axis(drawn, _firsts(clusters), axis=1)
         return entropy, short * float(np.std(seper_hard(mass, clusters, means[first], self._over)))
+
+
+def is_mixed(samples: Sequence[Sample], references: Sequence[str], language: Language = ENGLISH) -> bool:
+    """Returns whether some answers are one of the references, word for word, and some are not."""
+    wanted = {normalise(reference, language) for reference in references}
+    return len({normalise(sample.text, language) in wanted for sample in samples}) > 1
 
 
 def _firsts(clusters: Integers) -> Integers:

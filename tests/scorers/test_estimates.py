@@ -1,16 +1,21 @@
 """Stated errors of beliefs beside the spread of the same belief over many draws of answers."""
 
+import asyncio
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from support.beliefs import only, values
 from support.likely_engine import LikelyEngine
+from support.reader import TableEntailer
 
 from ragguard import connect, world
 from ragguard.engines.base import Sample
 from ragguard.engines.prompts import load_prompts
-from ragguard.records import Passage, RetrievalStep, Run, Score
+from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.estimates import Estimator, Meanings
 from ragguard.scorers.pipeline import ScoringPipeline
@@ -179,3 +184,45 @@ async def test_auto_does_not_believe_the_beginning_of_a_longer_answer(end, bound
     assert total.metadata.get("bound") == bound
     assert total.value == pytest.approx(math.exp(-0.01 + (end or 0)), abs=1e-6)
     assert only(results, "likelihood").value == pytest.approx(math.exp(-0.005))
+
+
+WORDS = ("Oslo", "Bergen", "Oslo town", "Kiel", "NO-RESPONSE")
+
+
+@given(
+    st.dictionaries(st.sampled_from(WORDS[:4]), st.floats(-8, -0.01), min_size=4, max_size=4),
+    st.lists(st.sampled_from(WORDS), min_size=10, max_size=10),
+    st.lists(st.sampled_from(WORDS[:4]), min_size=1, max_size=3, unique=True),
+    st.sampled_from(WORDS[:4]),
+)
+@example(dict.fromkeys(WORDS[:4], -4.0) | {"Oslo": math.log(0.79)}, ["Oslo"] * 10, ["Oslo"], "Bergen")
+@example(dict.fromkeys(WORDS[:4], -4.0), ["Oslo town"] * 4 + ["Kiel"] + ["Bergen"] * 5, ["Oslo"], "Kiel")
+@settings(max_examples=40, deadline=None)
+def test_with_auto_another_reference_lowers_no_belief(logs, drawn, references, another):
+    """Whether likelihood or answers decide, and however many answers are drawn."""
+
+    def believed(answers):
+        asked = Counter()
+
+        def next_answer(text, index):
+            asked[text] += 1
+            return drawn[(asked[text] - 1) % 10]
+
+        engine = LikelyEngine(
+            likely=lambda prompt, text: logs[text] / len(text.split()),
+            answer=next_answer,
+            capabilities=frozenset(
+                {"batch", "n_samples", "sample_logprobs", "continuations", "exact_labels"}
+            ),
+        )
+        step = RetrievalStep(id="s", run_id="r", index=0, query="q", passages=[Passage("It is a town.")])
+        run = Run(id="r", question="Which?", references=answers, answer="Rome", steps=[step])
+        entailer = TableEntailer([frozenset({"oslo", "oslo town"})])
+        scorers = [Belief(by="auto", credit=0)]
+        results = asyncio.run(ScoringPipeline(engine, entailer=entailer, scorers=scorers).results(run))
+        assert not [one for one in results if isinstance(one, Failure)]
+        return {(one.name, one.step_id): one.value for one in results if one.name in ("seper", "seper_hard")}
+
+    before, after = believed(references), believed([*references, another])
+    assert before.keys() == after.keys()
+    assert all(after[key] >= before[key] - 1e-9 for key in before)
