@@ -47,7 +47,7 @@ class Level:
     """The scorers and caps of one effort."""
 
     asks: str
-    """What it asks, in few words."""
+    """The questions that it puts, in few words."""
     gives: str
     """The meaning of its scores, as the settings page shows it."""
     scorers: tuple[str | Scorer, ...]

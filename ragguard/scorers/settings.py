@@ -168,8 +168,8 @@ class ScoringSettings:
         if self.effort is None and self.chosen_effort != DEFAULT:
             NOTICES.once(
                 "smol's scorers",
-                "smol cannot judge by label, so each step's likelihood is scored and nothing else: how much likelier its "
-                "passages make the right answer (scorers= or --scorers names others)",
+                "smol cannot judge by label, so each step's likelihood is scored and nothing else: how much likelier "
+                "its passages make the right answer (scorers= or --scorers names others)",
             )
         return LEVELS[self.chosen_effort].scorers
 
