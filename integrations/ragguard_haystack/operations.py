@@ -13,11 +13,12 @@ from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import DeclaredTools
 from ragguard.capture.events import Branch
 from ragguard.capture.handle import status_of
-from ragguard.capture.pipeline_run import PipelineRun, ToolEnd, ToolResult, guard_decided, tool_ended
+from ragguard.capture.pipeline_run import PipelineRun, ToolEnd, guard_decided, tool_ended
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.shapes import answer_in, query_in
 from ragguard.capture.snapshot import documents_in, passages_of
+from ragguard.capture.tool_outputs import ToolResult
 from ragguard.records import Passage, Status, new_id
 from ragguard.runtime.faults import Faults, never_raises
 
@@ -187,14 +188,10 @@ class Operations:
 
     def _tool(self, operation: Operation, error: BaseException | None) -> None:
         splitter, output = self.tools.get(operation.name), operation.result
-        documents = documents_in(output)
         if error is not None or operation.tags.get("haystack.tool.error"):
             result = ToolResult(error=error or str(output))
-        elif documents is not None:
-            result = ToolResult(documents=documents, any_list=isinstance(output, list))
         else:
-            declared, text = splitter is not None, str(output) if splitter else ""
-            result = ToolResult.of(output, text, declared=declared, by_rule=self.tools.by_rule)
+            result = ToolResult.of(output, declared=splitter is not None, by_rule=self.tools.by_rule)
         if operation.steps:
             splitter = None  # a pipeline inside the tool has been recorded
         query = query_in(operation.given)

@@ -11,8 +11,7 @@ create_agent(model, tools, middleware=[AdviceMiddleware(max_hops=6)])           
 
 The way of an event: LangChain calls a hook of `callback`. An outermost retriever is one record (`BareRetrieval`) that
 goes to the recorder at its end. Any other call becomes an `OpenCall` of the `call_tree`: `tree_runs` finds or opens its
-run, `open_calls` opens and closes the step that it is, and reads what a tool gave.
-`messages` takes snapshots of documents and reads questions and answers; `guards` puts a guard behind a retrieval.
+run, `open_calls` opens and closes the step that it is. `guards` puts a guard behind a retrieval.
 """
 
 from __future__ import annotations

@@ -20,9 +20,8 @@ from ragguard.capture.pipeline_run import METADATA_KEYS, RESUME, RUN_ID, RUN_KEY
 from ragguard.capture.recorder import Recorder, is_paused, trace_context
 from ragguard.capture.shapes import NOTHING, Answer
 from ragguard.records import Status
-from ragguard_langchain.messages import Metadata
 from ragguard_langchain.open_calls import OpenCall, add_decision
-from ragguard_langchain.tree_runs import BareRetrieval, TreeRun
+from ragguard_langchain.tree_runs import BareRetrieval, Metadata, TreeRun
 
 LIMIT = 65_536
 """The most open calls that are kept; beyond it the oldest are forgotten."""

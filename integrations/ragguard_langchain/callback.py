@@ -19,15 +19,16 @@ from langchain_core.callbacks import BaseCallbackHandler
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CaptureOptions, Locate, Tools, located
 from ragguard.capture.documents import snapshot
-from ragguard.capture.pipeline_run import K, ToolResult
+from ragguard.capture.pipeline_run import K
 from ragguard.capture.recorder import recorder_of
 from ragguard.capture.shapes import NOTHING, Answer, answer_in, query_in, question_in
 from ragguard.capture.snapshot import top_k_in
+from ragguard.capture.tool_outputs import ToolResult
 from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 from ragguard_langchain.call_tree import CallTree
-from ragguard_langchain.open_calls import OpenCall, result_of
+from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import BareRetrieval
 
@@ -205,7 +206,7 @@ class RagGuardCallback(BaseCallbackHandler):
         """Ends a tool with its output: documents, a string for a splitter, or something that is no retrieval."""
         call = self.tree.take(run_id)
         if isinstance(call, OpenCall):
-            result = result_of(output, declared=call.is_step, by_rule=self._options.tools.by_rule)
+            result = ToolResult.of(output, declared=call.is_step, by_rule=self._options.tools.by_rule)
             call.end_tool(self._options.tools, result)
             if call.root is None:
                 self.tree.end_root(call)

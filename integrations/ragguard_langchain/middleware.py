@@ -22,12 +22,12 @@ from ragguard.capture.documents import snapshot, unpacked
 from ragguard.capture.shapes import query_in
 from ragguard.capture.snapshot import documents_in, is_scored, passages_of
 from ragguard.capture.splitters import Splitter
+from ragguard.capture.tool_outputs import tool_message, tool_texts
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard_langchain.attachment import report
-from ragguard_langchain.messages import tool_message, tool_text
 
 Result: TypeAlias = ToolMessage | Command[Any]
 
@@ -147,7 +147,8 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
             return None
         if (documents := _documents_in(message.artifact)) is not None:
             return documents
-        text, failed = tool_text(result)
+        texts, failed = tool_texts(result)
+        text = "\n".join(texts)
         if failed or not text.strip():
             return None
         if splitter is None:

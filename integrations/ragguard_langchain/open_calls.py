@@ -15,15 +15,15 @@ from ragguard.capture.decisions import Verdict
 from ragguard.capture.documents import snapshot, unpacked
 from ragguard.capture.events import TurnKey
 from ragguard.capture.model_calls import TOOL_CALL
-from ragguard.capture.pipeline_run import ToolEnd, ToolResult, guard_decided, tool_ended
+from ragguard.capture.pipeline_run import ToolEnd, guard_decided, tool_ended
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
-from ragguard.capture.splitters import Splitter, search_results
+from ragguard.capture.splitters import Splitter
+from ragguard.capture.tool_outputs import ToolResult
 from ragguard.records import TraceContext
 from ragguard.runtime.faults import NOTICES
-from ragguard_langchain.messages import Metadata, block_texts, tool_message, tool_text
 from ragguard_langchain.spans import span_of
-from ragguard_langchain.tree_runs import TreeRun
+from ragguard_langchain.tree_runs import Metadata, TreeRun
 
 
 class OpenCall:
@@ -166,25 +166,3 @@ def add_decision(recorder: Recorder, run_id: str, verdict: Verdict, query: str, 
             "a tool gives them as text, declare it for capture as well: RagGuardCallback(rg, tools={NAME: SPLITTER}); "
             "for a search of your own, call ragguard.retrieved(query, documents). (Logged once)",
         )
-
-
-def result_of(output: object, *, declared: bool, by_rule: bool = False) -> ToolResult:
-    """Returns a tool's output as capture reads it: the documents beside its text or in place of it, an error, or what
-    a splitter takes."""
-    text, failed = tool_text(output)
-    message = tool_message(output)
-    if failed:
-        return ToolResult(error=text)
-    if message is None:
-        return ToolResult.of(output, text, declared=declared, by_rule=by_rule)
-    blocks = message.content if isinstance(message.content, list) else []
-    if results := [one for one in blocks if isinstance(one, dict) and one.get("type") == "search_result"]:
-        return ToolResult(documents=search_results(results))
-    artifact = message.artifact
-    given = ToolResult.of(artifact, "", declared=False, by_rule=by_rule)
-    if given.documents is not None or not (declared or by_rule):
-        return ToolResult(documents=given.documents, by_rule=given.by_rule)
-    if not declared:
-        return ToolResult.of(message.content, text, declared=False, by_rule=True)
-    structure = artifact.get("structured_content") if isinstance(artifact, Mapping) else None
-    return ToolResult(block_texts(message.content), structure)

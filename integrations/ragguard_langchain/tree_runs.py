@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from ragguard.capture.documents import unpacked
@@ -19,8 +19,10 @@ from ragguard.capture.recorder import Recorder, is_paused, trace_context
 from ragguard.capture.retrievals import WholeRun
 from ragguard.capture.shapes import NOTHING, Answer
 from ragguard.records import Status
-from ragguard_langchain.messages import Metadata
 from ragguard_langchain.spans import span_of
+
+Metadata: TypeAlias = Mapping[str, Any] | None
+"""The metadata that LangChain tells of a call."""
 
 
 class TreeRun(PipelineRun):

@@ -16,7 +16,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from llama_index.core.base.llms.types import TextBlock
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
@@ -32,13 +31,13 @@ from ragguard.capture.pipeline_run import (
     REFERENCES,
     RUN_KEYS,
     ToolEnd,
-    ToolResult,
     guard_decided,
     tool_ended,
 )
 from ragguard.capture.recorder import Recorder, context_of
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.snapshot import passages_of, text_of
+from ragguard.capture.tool_outputs import ToolResult
 from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import Faults, never_raises
 from ragguard_llamaindex.calls import (
@@ -231,13 +230,10 @@ class RunWriter:
                 around.calls_tools = around.kind is Kind.WORKFLOW
 
     def _result(self, given: object, declared: bool) -> ToolResult:
-        output = given.raw_output if isinstance(given, ToolOutput) else given
-        if any(isinstance(one, ToolOutput) and one.is_error for one in (given, output)):
-            return ToolResult(error=_text(given))
-        by_rule = self.options.tools.by_rule
-        text = _text(given) if declared or by_rule else ""
-        result = ToolResult.of(output, text, declared=declared, by_rule=by_rule)
+        text = "" if isinstance(given, ToolOutput) else str(given)
+        result = ToolResult.of(given, declared=declared, by_rule=self.options.tools.by_rule, text=text)
         # An engine that retrieved nothing, or whose retriever is not LlamaIndex's.
+        output = given.raw_output if isinstance(given, ToolOutput) else given
         return ToolResult() if isinstance(output, RESPONSES) and not result.documents else result
 
     def begin_step(self, call: Call, name: str, retriever: str = "") -> str:
@@ -324,10 +320,3 @@ def about(call: Call, retriever: str = "") -> dict[str, Any]:
         "retriever": retriever, "agent": call.agent, "workflow_step": call.workflow_step, TOOL_CALL: call.call_id,
     }  # fmt: skip
     return {name: value for name, value in entries.items() if value}
-
-
-def _text(result: object) -> str:
-    """Returns the text of a tool's output as a model reads it."""
-    if isinstance(result, ToolOutput):
-        return "\n".join(block.text for block in result.blocks if isinstance(block, TextBlock))
-    return result if isinstance(result, str) else str(result)

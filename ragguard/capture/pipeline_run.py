@@ -1,14 +1,12 @@
 """The common parts of frameworks' adapters: the run of an outermost call, and the meaning of the end of a tool's call.
 
 The run of an outermost call is a run of its own, from the first retrieval on, or one that it joins. A tool's call was a
-retrieval, had retrievals inside, or neither. Its result comes in the forms that tools use (text, JSON, MCP's content
-blocks). The hook keeps it without reading it; it is taken apart when the step is read.
+retrieval, had retrievals inside, or neither, by what it gave (`capture/tool_outputs.py`).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,10 +20,11 @@ from ragguard.capture.model_calls import TOOL_CALL
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.shapes import content_in, spoken
-from ragguard.capture.snapshot import documents_in, text_in
-from ragguard.capture.splitters import Splitter, found, json_passages, search_results
+from ragguard.capture.snapshot import text_in
+from ragguard.capture.splitters import Splitter
+from ragguard.capture.tool_outputs import ToolResult
 from ragguard.errors import InvalidInput
-from ragguard.records import Passage, Status, TraceContext
+from ragguard.records import Status, TraceContext
 from ragguard.runtime.arguments import references_of
 from ragguard.runtime.faults import NOTICES, describe
 
@@ -214,91 +213,6 @@ def tool_ended(recorder: Recorder, call: ToolEnd, result: ToolResult, status: St
     else:
         call.end(result, lambda given: given.split(split))
     return True
-
-
-@dataclass(frozen=True, slots=True)
-class ToolResult:
-    """The output of one call of a tool."""
-
-    blocks: Sequence[str] = ()
-    """The texts of the result: one text, or with MCP one for each content block. FastMCP makes a content block of
-    each item of a list."""
-    structure: Any = None
-    """The result as structured data, where the tool gave that as well."""
-    error: BaseException | str | None = None
-    """The error, or its text, where the tool failed."""
-    documents: list[Any] | None = None
-    """The documents that the tool gave; None where it gave something else."""
-    any_list: bool = False
-    """True where the output is a bare list, which says nothing where it is empty."""
-
-    by_rule: bool = False
-    """True where the documents are those of a search result that was recognised by its shape."""
-
-    @classmethod
-    def of(cls, output: object, text: str, *, declared: bool, by_rule: bool = False) -> ToolResult:
-        """Reads a tool's output. Where it holds no documents, it is kept only for a tool that is `declared`; `text` is
-        then the framework's text of it. With `by_rule` a search result in any other form counts as documents."""
-        documents = documents_in(output)
-        if documents is not None or not (declared or by_rule):
-            return cls(documents=documents, any_list=isinstance(output, (list, tuple)))
-        result = cls._read(output, text)
-        if declared or result.error is not None:
-            return result
-        blocks = [{"type": "text", "text": one} for one in result.blocks]
-        found = search_results(result.structure) or search_results(blocks)
-        return cls(documents=found, by_rule=True) if found else cls()
-
-    @classmethod
-    def _read(cls, output: object, text: str) -> ToolResult:
-        content = getattr(output, "content", None)
-        # MCP's CallToolResult, whose fields the package `mcp` spells in snake case from version 2 on.
-        for failed, structured in (("is_error", "structured_content"), ("isError", "structuredContent")):
-            if isinstance(content, (list, tuple)) and hasattr(output, failed):
-                blocks = [block.text for block in content if isinstance(getattr(block, "text", None), str)]
-                error = "\n".join(blocks) if getattr(output, failed) else None
-                return cls(blocks, getattr(output, structured, None), error)
-        if isinstance(output, (Mapping, list, tuple)):
-            return cls(structure=_copied(output))
-        return cls([output if isinstance(output, str) else text])
-
-    @property
-    def text(self) -> str:
-        """The whole result as one text, which is its passage where no splitter can take it apart."""
-        return "\n".join(self.blocks) or json.dumps(self.structure, ensure_ascii=False, default=str)
-
-    def split(self, splitter: Splitter) -> Iterable[str | Passage]:
-        """Returns the splitter's passages of each text; where the splitter fails, the items of the structured data. A
-        result without a text whose data are an empty list has none."""
-        items = json_passages(self.structure)
-        if not self.blocks and (self.structure is None or items == []):
-            return []
-        try:
-            if search_results(self.text, declared=True) == []:
-                return []  # JSON of nothing found, whatever the splitter makes of it
-            passages = [passage for block in self.blocks or [self.text] for passage in splitter(block)]
-            if passages or splitter is found or not self.text.strip():
-                return passages
-            NOTICES.once(
-                "a splitter that finds nothing",
-                "a splitter in tools={...} made no passage of a tool's text, so that the whole text is one passage. If "
-                "that means that nothing was found, return [] from the tool as data, or name the tool in a list, "
-                "tools=[...]. (Logged once)",
-            )
-            return [self.text]
-        except Exception:
-            if items is None:
-                raise
-            return items
-
-
-def _copied(value: Any, depth: int = 3) -> Any:
-    """Returns a copy three levels deep: what holds the list of items, the list, and each item."""
-    if depth and isinstance(value, Mapping):
-        return {key: _copied(inner, depth - 1) for key, inner in value.items()}
-    if depth and isinstance(value, (list, tuple)):
-        return [_copied(inner, depth - 1) for inner in value]
-    return value
 
 
 def guard_decided(

@@ -9,9 +9,10 @@ import pytest
 from support.captured import Captured
 
 from ragguard.capture.handle import RunHandle
-from ragguard.capture.pipeline_run import PipelineRun, ToolEnd, ToolResult, tool_ended
+from ragguard.capture.pipeline_run import PipelineRun, ToolEnd, tool_ended
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import json_items
+from ragguard.capture.tool_outputs import ToolResult
 from ragguard.records import Passage
 
 
@@ -97,7 +98,7 @@ both_versions_of_mcp = pytest.mark.parametrize(
 
 
 def split(output):
-    return [(one.id, one.text) for one in ToolResult.of(output, "", declared=True).split(json_items)]
+    return [(one.id, one.text) for one in ToolResult.of(output, declared=True).split(json_items)]
 
 
 @both_versions_of_mcp
@@ -123,7 +124,7 @@ def test_empty_mcp_result_has_no_passages(made, structured):
 
 @both_versions_of_mcp
 def test_mcp_result_that_says_error_is_one(made):
-    assert ToolResult.of(made("no such index", error=True), "", declared=True).error == "no such index"
+    assert ToolResult.of(made("no such index", error=True), declared=True).error == "no such index"
 
 
 @pytest.mark.parametrize(

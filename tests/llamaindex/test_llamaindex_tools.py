@@ -92,7 +92,7 @@ async def test_undeclared_tool_with_other_results_is_no_retrieval(recorder, capt
 
     await asked(lookup)
     assert captured.events == []
-    assert "in place of retrievals: tool 'lookup'." in recorder.here.calls.what_to_do()
+    assert "instead of retrievals: tool 'lookup'." in recorder.here.calls.what_to_do()
 
 
 async def test_retrievers_inside_a_declared_tool_are_its_parts(declare, captured):
