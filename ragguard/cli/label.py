@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +17,10 @@ from ragguard.cli.terminal import refuse_together, say
 from ragguard.errors import InvalidInput
 from ragguard.lab.labels.items import GRADED, LabelItem, in_order_of_worth, items_of
 from ragguard.lab.labels.label_file import agreements, line_of, read_label_file, write_label_page
+from ragguard.lab.labels.people import people_labels
 from ragguard.runtime.arguments import check_output
 from ragguard.storage.source import open_source
+from ragguard.text.plain import counted
 
 _ASKED = {
     "relevance": "Does the passage answer the query?",
@@ -45,6 +48,13 @@ def run(
             help="Write a page there that asks in a browser and saves the file of labels; ask nothing here."
         ),
     ] = None,
+    people: Annotated[
+        bool,
+        typer.Option(
+            "--people",
+            help="Write the thumbs and annotations of people that the store has from traces and feedback; ask nothing.",
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option(help="The seed of the draw; one seed for all who label the same.")] = 0,
 ) -> None:
     """Label the passages or answers whose labels correct the judge's numbers most: one key each.
@@ -54,6 +64,10 @@ def run(
 
     Exit code 0: done, or stopped with q. 2: there is nothing to label, or no name.
     """
+    if people:
+        refuse_together(("--people", True), ("--by", by or None), ("--page", page))
+        _take_people(data, out)
+        return
     if page is None and not by.strip():
         raise InvalidInput("--by", by, "your name: it is kept with each label")
     refuse_together(("--by", by or None), ("--page, which asks for the name", page))
@@ -81,6 +95,33 @@ def run(
     )
     for sentence in agreements(labels):
         say(sentence)
+
+
+def _take_people(data: str, out: Path) -> None:
+    """Writes the labels that people gave without being asked, with their author and time."""
+    check_output("--out", out)
+    skipped: Counter[str] = Counter()
+    found = [*people_labels(open_source(data).scored_runs(), skipped)]
+    for reason, count in skipped.items():
+        say(f"no label: {counted(count, 'annotation')} {reason}", error=True)
+    if not found:
+        allowed = "thumbs (run.feedback) or annotations of people on answers that a judge has judged"
+        raise InvalidInput("--people", f"none in {data}", allowed)
+    known = {(one.place, one.by) for one in read_label_file(out, skipped=True)} if _has_lines(out) else set()
+    with out.open("a", encoding="utf-8") as file:
+        for one in found:
+            if (one.item.place, one.by) not in known:
+                file.write(line_of(one.item, one.value, one.by, given_at=one.at) + "\n")
+    here, there = shlex.quote(data), shlex.quote(str(out))
+    authors = len({one.by for one in found})
+    say(
+        f"{counted(len(found), 'label')} by {authors} {'person' if authors == 1 else 'people'} in {out}; next: "
+        f"ragguard report {here} --labels {there}"
+    )
+
+
+def _has_lines(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 def _answers(items: Sequence[LabelItem], done: int, whole: int) -> Iterator[tuple[LabelItem, float | None]]:

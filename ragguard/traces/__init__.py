@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from ragguard.traces.reader import TracedRuns, read
 from ragguard.traces.runs import TracedRun
-from ragguard.traces.trace_spans import TraceSpan
+from ragguard.traces.spans import TraceSpan
 
 __all__ = ["TraceSpan", "TracedRun", "TracedRuns", "read"]

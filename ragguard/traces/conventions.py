@@ -31,6 +31,7 @@ KINDS: Mapping[tuple[str, str], Mapping[str, Kind]] = {
         "ai.generateobject.dogenerate": "model",
         "ai.streamobject.dostream": "model", "ai.toolcall": "tool", "*": "other",
     },
+    ("ATIF", "atif.step"): {"agent": "agent", "model": "model", "tool": "tool"},
     ("OpenTelemetry GenAI", "gen_ai.operation.name"): {
         "retrieval": "retrieval", "search_memory": "retrieval", "execute_tool": "tool", "invoke_agent": "agent",
         "invoke_workflow": "chain", "chat": "model", "text_completion": "model", "generate_content": "model",

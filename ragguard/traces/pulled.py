@@ -10,8 +10,9 @@ The keys of Langfuse's project stand in LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -20,7 +21,8 @@ import httpx
 from ragguard.errors import InvalidInput, RagguardError
 from ragguard.runtime.faults import describe
 from ragguard.telemetry.back_ends import langfuse_access, phoenix_access
-from ragguard.traces.trace_spans import TraceSpan, langfuse_span, phoenix_span
+from ragguard.traces.spans import TraceSpan
+from ragguard.traces.trace_spans import langfuse_span, phoenix_span
 
 SCHEMES = ("phoenix://", "phoenix+https://", "langfuse://", "langfuse+http://")
 """The beginnings of addresses of traces."""
@@ -28,6 +30,9 @@ _ATTEMPTS = 4
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _PHOENIX_THERE = "Is that project in a Phoenix there?"
 _OBSERVATIONS = "/api/public/v2/observations"
+_SCORES = "/api/public/v2/scores"
+_IDS = 100
+"""The most ids of spans in one request for annotations."""
 _OBSERVED = {"fields": "core,basic,io,model,usage", "limit": "1000"}
 _LANGFUSE_THERE = (
     "Is a Langfuse there that has the Observations API v2 (its cloud, or version 4), and do LANGFUSE_PUBLIC_KEY and "
@@ -91,11 +96,55 @@ def spans_at(
     with httpx.Client(base_url=url, timeout=60, transport=transport, **access) as client:
         while True:
             page = _page(client, path, asked, advice)
-            yield from map(read, page["data"])
+            annotated = _with_annotations if kind == "phoenix" else _with_scores
+            yield from map(read, annotated(client, page["data"], path))
             following = page.get("next_cursor") or page.get("meta", {}).get("cursor")
             if not following:
                 return
             asked["cursor"] = following
+
+
+def _with_annotations(client: httpx.Client, spans: list[Any], path: str) -> list[Any]:
+    """Returns spans of Phoenix with their annotations; without them if the Phoenix is too old to tell them."""
+    by_id = {str(span["context"]["span_id"]): span for span in spans}
+    path = f"{path.removesuffix('/spans')}/span_annotations"
+    for ids in batched(by_id):
+        asked: dict[str, Any] = {"span_ids": ids, "limit": "1000"}
+        while asked:
+            page = _extra(client, path, asked)
+            for one in page.get("data") or ():
+                if one.get("span_id") in by_id:
+                    by_id[one["span_id"]].setdefault("annotations", []).append(one)
+            cursor = page.get("next_cursor")
+            asked = {**asked, "cursor": cursor} if cursor else {}
+    return spans
+
+
+def _with_scores(client: httpx.Client, observations: list[Any], _: str) -> list[Any]:
+    """Returns observations of Langfuse with their scores; those of a trace as a whole stand at its root."""
+    roots = {one["traceId"]: one for one in observations if not one.get("parentObservationId")}
+    by_id = {one["id"]: one for one in observations}
+    for trace in roots:
+        for score in _extra(client, _SCORES, {"traceId": trace, "limit": "100"}).get("data") or ():
+            at = by_id.get(score.get("observationId") or "", roots[trace])
+            at.setdefault("scores", []).append(score)
+    return observations
+
+
+def batched(ids: Iterable[str]) -> Iterator[list[str]]:
+    """Yields ids, so many at a time as fit into an address."""
+    coming = iter(ids)
+    while some := list(islice(coming, _IDS)):
+        yield some
+
+
+def _extra(client: httpx.Client, path: str, asked: Mapping[str, Any]) -> Any:
+    """Returns a page of what people said of spans; {} where the server has none, as older ones."""
+    try:
+        answer = client.get(path, params=asked)
+        return answer.json() if answer.is_success else {}
+    except (httpx.TransportError, ValueError):
+        return {}
 
 
 def _page(client: httpx.Client, path: str, asked: Mapping[str, str], advice: str) -> Any:

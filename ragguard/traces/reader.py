@@ -21,15 +21,9 @@ from ragguard.storage.files.jsonl import JsonValue, json_items, opened, raw_line
 from ragguard.traces.pulled import SCHEMES, since_time, spans_at
 from ragguard.traces.record import kind_of
 from ragguard.traces.runs import TracedRun, runs_of_trace
+from ragguard.traces.spans import TraceSpan
 from ragguard.traces.spool import Spool
-from ragguard.traces.trace_spans import (
-    PackedSpan,
-    TraceSpan,
-    packed,
-    packed_data,
-    packed_json,
-    packed_protobuf,
-)
+from ragguard.traces.trace_spans import PackedSpan, packed, packed_data, packed_json, packed_protobuf
 
 T = TypeVar("T")
 _MOST_NAMED = 100
@@ -37,7 +31,8 @@ _MOST_NAMED = 100
 _KINDS_NAMED = 8
 _NO_RETRIEVAL = (
     "a trace holds no retrieval of a known kind, so that it is no run; the spans of such traces: {kinds}. A "
-    "retriever's or a search tool's span has to hold what was found, as text or JSON"
+    "retriever's or a search tool's span has to hold what was found, as text or JSON; --tool NAME (tools=[NAME]) takes "
+    "whatever a tool gave, such as the file that a coding agent read"
 )
 _AT_ONCE = 1000
 """How many spans are kept in one transaction."""

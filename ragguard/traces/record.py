@@ -14,8 +14,8 @@ from ragguard.capture.snapshot import passage
 from ragguard.capture.splitters import found, json_of, search_results
 from ragguard.records import Passage
 from ragguard.traces.conventions import KINDS, NAMES, WRAPPED, Kind
+from ragguard.traces.spans import TraceSpan
 from ragguard.traces.texts import logged, parsed, said
-from ragguard.traces.trace_spans import TraceSpan
 
 MOST_DOCUMENTS = 1000
 _RETRIEVES: tuple[Kind, ...] = ("retrieval", "rerank", "guard")
@@ -148,7 +148,10 @@ def _as_text(value: Any) -> str:
 def kind_of(span: TraceSpan) -> str:
     """Returns the kind of a span in words, with the convention that says it."""
     content = _SpanContent(span)
-    return "of no known convention" if content.kind is None else f"{content.kind} of {content.convention}"
+    if content.kind is None:
+        return "of no known convention"
+    name = f" {span.name}" if content.kind == "tool" and span.name else ""
+    return f"{content.kind}{name} of {content.convention}"
 
 
 def _says_more(output: list[Passage] | None, documents: list[Passage]) -> bool:

@@ -12,12 +12,13 @@ from ragguard.capture.events import Delivered, StepAmended, StepEnded
 from ragguard.capture.model_calls import DELIVERED, UNKNOWN, ModelCalls
 from ragguard.capture.shapes import as_it_is
 from ragguard.errors import InvalidInput
-from ragguard.records import MODEL_CALLS, Passage, RetrievalStep, Run, SubStep, TraceContext
+from ragguard.records import ANNOTATIONS, MODEL_CALLS, Passage, RetrievalStep, Run, SubStep, TraceContext
 from ragguard.storage.files.jsonl import json_of_line
 from ragguard.storage.files.runfile import run_of_data
 from ragguard.telemetry.names import RUN_WHOLE, STEP_ID
+from ragguard.traces.annotations import annotations_of, is_of_person
 from ragguard.traces.record import Record
-from ragguard.traces.trace_spans import TraceSpan
+from ragguard.traces.spans import TraceSpan
 from ragguard.traces.tree import RunRoot, root_so_far, run_roots
 
 REMARKS = "remarks"
@@ -71,14 +72,22 @@ def _run(root: RunRoot) -> TracedRun:
     run_id = f"{top.span.trace_id}-{top.span.span_id}"
     steps = _as_read(run_id, steps, records, answer)
     said = [sentence if count == 1 else f"{sentence} ({count} times)" for sentence, count in remarks.items()]
+    annotations = [dict(one) for record in records for one in annotations_of(record.span)]
     metadata: dict[str, Any] = {
         SESSION: next((record.session for record in (top, *records) if record.session), None),
         "service": next((record.span.service for record in records if record.span.service), None),
         "convention": next((record.convention for record in (top, *records) if record.convention), None),
         MODEL_CALLS: [record.call for record in records if record.call][:_MOST_CALLS],
         EVALUATIONS: [
-            event.attributes for record in records for event in record.span.events if event.name == EVALUATION
+            *(
+                event.attributes
+                for record in records
+                for event in record.span.events
+                if event.name == EVALUATION
+            ),
+            *(one for one in annotations if not is_of_person(one)),
         ][:_MOST_CALLS],
+        ANNOTATIONS: [one for one in annotations if is_of_person(one)][:_MOST_CALLS],
         REMARKS: said,
     }
     run = Run(

@@ -19,7 +19,8 @@ from ragguard.errors import StoreError
 from ragguard.runtime.faults import describe
 from ragguard.storage.sqlite.database import WatchedFile, create_file
 from ragguard.text.secret_filter import logger
-from ragguard.traces.trace_spans import PackedSpan, TraceSpan, unpacked
+from ragguard.traces.spans import TraceSpan
+from ragguard.traces.trace_spans import PackedSpan, unpacked
 
 MOST_SPANS = 10_000
 """The most spans of one trace that are kept."""

@@ -1,4 +1,4 @@
-"""Spans, and how they are read from OTLP, from spans of Phoenix and from observations of Langfuse.
+"""How spans are read from OTLP, from spans of Phoenix, from observations of Langfuse and from trajectories.
 
 for span in packed_json(line, broken): ...        # a line of a file of traces, by whatever wrote it
 for span in packed_protobuf(body, broken): ...    # the body of a request to /v1/traces; needs opentelemetry-proto
@@ -9,46 +9,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.records import new_id
 from ragguard.storage.files.jsonl import json_of_line
 from ragguard.telemetry.names import RUN_WHOLE
+from ragguard.traces.annotations import of_langfuse, of_phoenix
+from ragguard.traces.spans import Data, SpanEvent, TraceSpan, ns_of, object_in, objects_in
+from ragguard.traces.trajectories import is_trajectory, spans_of_trajectory
 
-Data: TypeAlias = Mapping[str, Any]
 SERVICE = ("openinference.project.name", "service.name")
 """The attributes of a resource that name where a span came from, the more telling one first."""
 _CAPITAL = re.compile("[A-Z]")
 _FAILED = (2, "2", "STATUS_CODE_ERROR")
-
-
-class SpanEvent(NamedTuple):
-    """An event of a span."""
-
-    name: str
-    attributes: Data
-
-
-@dataclass(slots=True)
-class TraceSpan:
-    """A span of a trace: ids in hexadecimal digits, times in nanoseconds, attributes as plain values."""
-
-    trace_id: str
-    span_id: str
-    parent_id: str = ""
-    name: str = ""
-    started_ns: int = 0
-    ended_ns: int = 0
-    failed: bool = False
-    message: str = ""
-    """The reason that the span gives for its failure."""
-    attributes: Data = field(default_factory=dict)
-    events: list[SpanEvent] = field(default_factory=list)
-    service: str = ""
-    """The name of the service or the project that the span came from."""
 
 
 class PackedSpan(NamedTuple):
@@ -62,8 +36,8 @@ class PackedSpan(NamedTuple):
 
 
 def is_trace_data(data: object) -> bool:
-    """True for the first object of a file of traces: an OTLP request, a span of Phoenix or an observation of
-    Langfuse."""
+    """True for the first object of a file of traces: an OTLP request, a span of Phoenix, an observation of Langfuse or
+    a trajectory in ATIF."""
     return _reader_of(data) is not None
 
 
@@ -92,6 +66,8 @@ def _reader_of(data: object) -> Callable[[Any, list[InvalidInput]], Iterable[Tra
         return _spans_of_otlp
     if any(isinstance(_of(data, name), list) for name in ("resourceMetrics", "resourceLogs")):
         return lambda data, _: ()  # a Collector writes these into the same file
+    if is_trajectory(data):
+        return lambda data, _: spans_of_trajectory(data)
     context = data.get("context")
     if isinstance(context, Mapping) and "span_id" in context and "trace_id" in context:
         return lambda data, _: [phoenix_span(data)]
@@ -104,19 +80,19 @@ def phoenix_span(data: Data) -> TraceSpan:
     """Returns a span of Phoenix' REST interface, which has its attributes as one object."""
     events = [
         SpanEvent(str(one.get("name") or ""), one.get("attributes") or {})
-        for one in _objects(data.get("events"))
+        for one in objects_in(data.get("events"))
     ]
     return TraceSpan(
         trace_id=_id(data["context"], "trace_id"),
         span_id=_id(data["context"], "span_id"),
         parent_id=str(data.get("parent_id") or ""),
         name=str(data.get("name") or ""),
-        started_ns=_ns(data.get("start_time")),
-        ended_ns=_ns(data.get("end_time")),
+        started_ns=ns_of(data.get("start_time")),
+        ended_ns=ns_of(data.get("end_time")),
         failed=data.get("status_code") == "ERROR",
         message=str(data.get("status_message") or ""),
         attributes={"openinference.span.kind": data.get("span_kind"), **(data.get("attributes") or {})},
-        events=events,
+        events=[*events, *of_phoenix(data.get("annotations"))],
     )
 
 
@@ -127,8 +103,8 @@ def langfuse_span(data: Data) -> TraceSpan:
         span_id=_id(data, "id"),
         parent_id="" if data.get("isRootObservation") else str(data.get("parentObservationId") or ""),
         name=str(data.get("name") or ""),
-        started_ns=_ns(data.get("startTime")),
-        ended_ns=_ns(data.get("endTime")),
+        started_ns=ns_of(data.get("startTime")),
+        ended_ns=ns_of(data.get("endTime")),
         failed=data.get("level") == "ERROR",
         message=str(data.get("statusMessage") or ""),
         attributes={
@@ -140,6 +116,7 @@ def langfuse_span(data: Data) -> TraceSpan:
             "langfuse.observation.cost_details": data.get("costDetails"),
             "session.id": data.get("sessionId"),
         },
+        events=[*of_langfuse(data.get("scores"))],
     )
 
 
@@ -149,20 +126,11 @@ def _id(data: Data, name: str) -> str:
     return str(data[name])
 
 
-def _ns(time: object) -> int:
-    """Returns a time of ISO 8601 in nanoseconds since 1970; 0 where it is none."""
-    try:
-        at = datetime.fromisoformat(str(time))
-    except ValueError:
-        return 0
-    return int(at.timestamp() * 1_000_000) * 1000
-
-
 def _spans_of_otlp(data: Data, broken: list[InvalidInput]) -> Iterator[TraceSpan]:
-    for resource in _objects(_of(data, "resourceSpans")):
-        service = _service(_attributes(_object(resource.get("resource")).get("attributes")))
-        for scope in _objects(_of(resource, "scopeSpans")):
-            for span in _objects(scope.get("spans")):
+    for resource in objects_in(_of(data, "resourceSpans")):
+        service = _service(_attributes(object_in(resource.get("resource")).get("attributes")))
+        for scope in objects_in(_of(resource, "scopeSpans")):
+            for span in objects_in(scope.get("spans")):
                 try:
                     read = _span_of_otlp(span, service)
                 except (ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -173,7 +141,7 @@ def _spans_of_otlp(data: Data, broken: list[InvalidInput]) -> Iterator[TraceSpan
 
 
 def _span_of_otlp(span: Data, service: str) -> TraceSpan:
-    status = _object(span.get("status"))
+    status = object_in(span.get("status"))
     return TraceSpan(
         trace_id=_hexadecimal(span, "traceId", 16),
         span_id=_hexadecimal(span, "spanId", 8),
@@ -186,26 +154,26 @@ def _span_of_otlp(span: Data, service: str) -> TraceSpan:
         attributes=_attributes(span.get("attributes")),
         events=[
             SpanEvent(str(event.get("name") or ""), _attributes(event.get("attributes")))
-            for event in _objects(span.get("events"))
+            for event in objects_in(span.get("events"))
         ],
         service=service,
     )
 
 
 def _attributes(pairs: object) -> dict[str, Any]:
-    return {str(pair.get("key")): _value(pair.get("value")) for pair in _objects(pairs)}
+    return {str(pair.get("key")): _value(pair.get("value")) for pair in objects_in(pairs)}
 
 
 def _value(value: object) -> Any:
     """Returns an attribute's value as plain data; OTLP writes 64-bit integers as texts."""
-    for name, inner in _object(value).items():
+    for name, inner in object_in(value).items():
         kind = name.partition("V")[0].partition("_")[0]
         if kind == "int":
             return int(inner)
         if kind == "array":
-            return [_value(item) for item in _object(inner).get("values") or ()]
+            return [_value(item) for item in object_in(inner).get("values") or ()]
         if kind == "kvlist":
-            return _attributes(_object(inner).get("values"))
+            return _attributes(object_in(inner).get("values"))
         if kind in ("string", "bool", "double", "bytes"):
             return inner
     return None
@@ -222,14 +190,6 @@ def _of(data: Data, name: str) -> Any:
     """Returns a field by its name in camel case, as OTLP has it, or in snake case, as Phoenix writes it."""
     found = data.get(name)
     return data.get(_CAPITAL.sub(lambda capital: f"_{capital[0].lower()}", name)) if found is None else found
-
-
-def _object(value: object) -> Data:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _objects(value: object) -> Iterator[Data]:
-    return (item for item in (value if isinstance(value, list) else ()) if isinstance(item, Mapping))
 
 
 def packed_protobuf(body: bytes, broken: list[InvalidInput]) -> Iterator[PackedSpan]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from ragguard.traces.record import Record, read_span
-from ragguard.traces.trace_spans import TraceSpan
+from ragguard.traces.spans import TraceSpan
 
 
 class RunRoot(NamedTuple):

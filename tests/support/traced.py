@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from ragguard import RagGuard
 from ragguard.records import Run
 from ragguard.traces import read
-from ragguard.traces.trace_spans import SpanEvent, TraceSpan
+from ragguard.traces.spans import SpanEvent, TraceSpan
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 

@@ -233,6 +233,11 @@ def corrected(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str = "
             f"{len(skipped)} items were skipped: the intervals hold whatever their labels would be; fewer skips "
             "make them narrower"
         )
+    if unasked := sum(label.unasked for label in mine):
+        found.remarks.append(
+            f"{unasked} of {len(mine)} labels were not drawn: people gave a thumb or an annotation if they wanted, "
+            "so this assumes that runs without one are like those with one for which the judge said the same"
+        )
     found.remarks += agreements(mine)
     return found
 

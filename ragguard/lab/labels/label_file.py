@@ -50,13 +50,25 @@ class Label:
     drawn_ns: int = 0
     """The time at which the items were drawn from the store, in ns since 1970; 0 if the line does not say."""
 
+    at: str = ""
+    """The time at which it was given, in ISO 8601."""
+    unasked: bool = False
+    """True for a thumb or an annotation: nobody drew the item and asked for it."""
+
     @property
     def skipped(self) -> bool:
         """True if the person gave no label."""
         return math.isnan(self.value)
 
 
-def line_of(item: LabelItem, value: float | None = None, by: str = "", drawn: datetime | None = None) -> str:
+def line_of(
+    item: LabelItem,
+    value: float | None = None,
+    by: str = "",
+    drawn: datetime | None = None,
+    *,
+    given_at: str | None = None,
+) -> str:
     """Returns a line of the file; without a value one that waits to be filled in, or with a name one that was skipped.
 
     Args:
@@ -64,17 +76,21 @@ def line_of(item: LabelItem, value: float | None = None, by: str = "", drawn: da
         value: The label.
         by: The person who gave it, or who skipped it.
         drawn: When the items were drawn from the store. None: now.
+        given_at: The time at which somebody gave the label without being asked, "" if it is not known. None: the
+            person was asked for it, now.
     """
     kind, run, step, position = item.place
     now = datetime.now(UTC)
     found = {
         "label": None if value is None else int(value), "by": by,
-        "at": now.isoformat(timespec="seconds") if by else "",
+        "at": given_at if given_at is not None else now.isoformat(timespec="seconds") if by else "",
         "kind": kind, "query": item.query, "text": item.text, "run": run, "step": step, "position": position,
         "digest": item.digest, "judge": item.judge, "drawn": (drawn or now).isoformat(),
     }  # fmt: skip
     if value is None and by:
         found["skipped"] = True
+    if given_at is not None:
+        found["unasked"] = True
     return json.dumps(found, ensure_ascii=False)
 
 
@@ -127,11 +143,27 @@ def _label(where: str, line: str) -> Label | None:
             where, said, f"a `label` from {allowed[0]} to {allowed[-1]}, of a kind that there is"
         )
     is_model = data.get("model") is True
-    if not by or (_MODEL.search(by) and not is_model):
+    if not by or (looks_like_model(by) and not is_model):
         raise InvalidInput(where, by, 'a person in `by`; say "model": true where a model gave the label')
     value = math.nan if skips else float(said)
     drawn_ns = 0 if drawn is None else round(drawn.timestamp() * 1e9)
-    return Label(place, value, by, digest=digest, judge=judge, is_model=is_model, drawn_ns=drawn_ns)
+    at, unasked = str(data.get("at") or ""), data.get("unasked") is True
+    return Label(
+        place,
+        value,
+        by,
+        digest=digest,
+        judge=judge,
+        is_model=is_model,
+        drawn_ns=drawn_ns,
+        at=at,
+        unasked=unasked,
+    )
+
+
+def looks_like_model(by: str) -> bool:
+    """True for the name of a model in the place of a person's."""
+    return _MODEL.search(by) is not None
 
 
 def by_place(labels: Iterable[Label]) -> dict[Place, Label]:
