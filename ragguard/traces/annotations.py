@@ -1,4 +1,4 @@
-"""What was said of a span afterwards: annotations of people, and evaluations by models and code, which are kept apart.
+"""Annotations of spans: those of people, and evaluations by models and code, which are kept apart.
 
 An annotation is a mapping with `name`, `label`, `score`, `by` and `at`, and `kind`, which is `HUMAN` for one of a
 person. Readers of Phoenix and Langfuse put them on the span as events; OpenInference's stand in attributes.
