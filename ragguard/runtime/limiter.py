@@ -100,7 +100,7 @@ class Place:
     """The slots of one caller of a limiter: the context that waits for them and holds them."""
 
     # A class instead of a generator: hundreds may wait at once, and each object is work for the garbage collector.
-    __slots__ = ("_deadline", "_limiter", "_priority", "is_in", "key", "need", "turn")
+    __slots__ = ("_deadline", "_limiter", "_priority", "is_in", "key", "need", "overloads", "turn")
 
     key: tuple[int, int]
     """The caller's priority, and its number."""
@@ -108,6 +108,8 @@ class Place:
     def __init__(self, limiter: Limiter, need: int, priority: int, deadline: float | None) -> None:
         self._limiter, self.need, self._priority, self._deadline = limiter, need, priority, deadline
         self.is_in = False
+        self.overloads = False
+        """True once the engine was too busy for the call."""
         self.turn: asyncio.Future[None] | None = None
         """Done once a caller that has to wait is let in."""
 
@@ -148,10 +150,12 @@ held_place: ContextVar[Place | None] = ContextVar("ragguard_place", default=None
 """The place that the current task's call holds in a limiter."""
 
 
-async def sleep_outside(seconds: float) -> None:
+async def sleep_outside(seconds: float, *, overloads: bool = False) -> None:
     """Sleeps; meanwhile others get the slots that the current task's call holds. Raises EngineTimeout if the deadline
-    comes before the call has slots again."""
+    comes before the call has slots again. `overloads`: the engine was too busy for the call."""
     place = held_place.get()
+    if place is not None:
+        place.overloads |= overloads
     if place is None or not place.is_in:
         await asyncio.sleep(seconds)
         return

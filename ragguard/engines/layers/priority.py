@@ -14,9 +14,8 @@ from dataclasses import replace
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import Layer, send_to
-from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.requests import Item, Reply, Request, Value
-from ragguard.errors import EngineOverloaded, EngineTimeout, InvalidInput
+from ragguard.errors import EngineTimeout, InvalidInput
 from ragguard.records import Usage
 from ragguard.runtime.limiter import LEAST, Place, WorkWindow, held_place
 
@@ -106,7 +105,7 @@ class Priority(Layer):
         token = held_place.set(place)
         try:
             reply = await send_to(self._engine, part)
-            if isinstance(failure_since(self._engine, began), EngineOverloaded):
+            if place.overloads:
                 self._window.late(began)
             else:
                 self._window.answered(place.need, began, self._seconds)

@@ -122,13 +122,14 @@ class Patience:
                     raise _given_up(error, spent) from error.__cause__
                 # Without the traceback, which would keep the frames and prompts of this call alive.
                 self.latest_failure = (monotonic(), copy(error).with_traceback(None))
+                overloads = is_busy(error)
                 asked_to_wait += isinstance(error, EngineOverloaded) and bool(error.retry_after)
             finally:
                 _call.reset(token)
                 if is_well:
                     self.circuit.succeeded()
                 self.circuit.left(attempt)  # does nothing to an attempt that has ended
-            await sleep_outside(wait)
+            await sleep_outside(wait, overloads=overloads)
 
     def _wait(self, error: EngineError, attempts: int, asked_to_wait: int) -> float | None:
         """Returns the seconds until the next attempt, or None when there shall be none."""
@@ -216,6 +217,13 @@ def _given_up(error: EngineError, spent: str) -> EngineError:
     last.args = (f"{error} ({spent})", *error.args[1:])
     last.repeated = True
     return last
+
+
+def is_busy(error: EngineError) -> bool:
+    """Returns whether a server refused a request since it has too much to do, and not for a fault of its own."""
+    return isinstance(error, EngineOverloaded) and (
+        error.retry_after is not None or error.status in (None, 408, 429, 503)
+    )
 
 
 def _blames_server(error: EngineError, hurried: bool) -> bool:
