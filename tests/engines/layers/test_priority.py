@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 from support.scripted_engine import Call, ScriptedEngine, unit
 
-from ragguard.engines.layers import Priority
-from ragguard.errors import EngineTimeout, EngineUnreachable, InvalidInput
+from ragguard.engines.layers import Patience, Priority, Retry
+from ragguard.errors import EngineOverloaded, EngineTimeout, EngineUnreachable, InvalidInput
 
 ONE = 250
 """A window for one small request at a time."""
@@ -135,3 +135,33 @@ async def test_what_a_failed_call_had_answered_is_not_asked_again():
 def test_time_or_window_that_is_none_is_refused_by_its_name(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
         Priority(ScriptedEngine(), **wrong)
+
+
+@pytest.mark.parametrize(("status", "narrows"), [(500, False), (503, True)])
+async def test_only_a_server_that_is_too_busy_narrows_the_window(status, narrows):
+    left = [EngineOverloaded("try again", status=status)]
+    engine = ScriptedEngine(fault=lambda call: left.pop() if left else None)
+    layer = Priority(Retry(engine, Patience(base=0.001, cap=0.002)), start=1000)
+    await ask(layer, "first")
+    assert (layer._window.size < 1000) is narrows
+
+
+async def test_a_request_that_waits_to_be_repeated_holds_no_place():
+    failed = asyncio.Event()
+
+    def fault(call: Call) -> Exception | None:
+        if call.texts != ["first"] or engine_answered.is_set():
+            return None
+        failed.set()
+        return EngineUnreachable("gone for a moment")
+
+    engine_answered = asyncio.Event()
+    engine = ScriptedEngine(fault=fault)
+    layer = Priority(
+        Retry(engine, Patience(attempts=10**6, base=0.001, cap=0.002, trip_after=10**6)), start=ONE
+    )
+    first = asyncio.ensure_future(ask(layer, "first"))
+    await failed.wait()
+    assert await ask(layer, "second") == "second"  # or this waits for ever: there is one place
+    engine_answered.set()
+    assert await first == "first"
