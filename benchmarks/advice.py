@@ -16,7 +16,9 @@ Two ways to follow advice, both by `LoopAdviser`:
 - a graph or workflow of one's own (`LoopAdviser`) stops when advised, and its model answers then, or
   says that it cannot.
 
-Beside them: fixed numbers of searches, and the agent without advice.
+Beside them: fixed numbers of searches, the agent without advice, and a rule of one line that asks nothing of a judge
+(2026): the agent stops once its answer repeats and the margin of its log-probability, over that of abstaining, is over
+0.25.
 """
 
 from __future__ import annotations
@@ -62,6 +64,8 @@ K = 3
 NO = "NO-RESPONSE"
 UNANSWERABLE = 0.2
 PROMISES = (0.02, 0.05, 0.1)
+MARGIN = 0.25
+"""How much more probable than an abstention, in log-probability, an answer that repeats must be to stop the agent."""
 CALIBRATION, EVALUATION, UNANSWERED = 71, 272, 273
 """The seeds of the questions."""
 CASES = (51, 45, 15)
@@ -90,6 +94,8 @@ class Trip:
     """The question that is left after each search, with the names that were read, and the plan."""
     said: list[str] = field(default_factory=list)
     """The answer that the agent would have given after each search."""
+    margins: list[float] = field(default_factory=list)
+    """The log-probability of each answer, less that of an abstention."""
     advice: list[Advice] = field(default_factory=list)
     """The advice after each search."""
     tokens: list[int] = field(default_factory=list)
@@ -108,6 +114,15 @@ class Trip:
         """The number of searches after which the agent stops by itself, since its model has an answer."""
         answered = [not text.startswith(NO) for text in self.said]
         return 1 + answered.index(True) if any(answered) else MOST
+
+    @property
+    def repeat_stop(self) -> int:
+        """The number of searches after which the answer is the one before it, by more than the margin."""
+        for number in range(2, MOST):
+            before, now = self.said[number - 2 : number]
+            if now == before and not now.startswith(NO) and self.margins[number - 1] > MARGIN:
+                return number
+        return MOST
 
     def stop(self, threshold: float, *, by_itself: bool) -> int:
         """Returns after how many searches the agent stops that follows advice with this threshold."""
@@ -204,10 +219,13 @@ def search(corpus: Corpus, query: str, seen: set[str], missing: tuple[str, str, 
     return found[:K]
 
 
-async def read(engine: Engine, question: str, texts: Sequence[str]) -> str:
-    """Returns the answer that nano gives from the texts, or NO-RESPONSE."""
+async def read(engine: Engine, question: str, texts: Sequence[str]) -> tuple[str, float]:
+    """Returns the answer that nano gives from the texts, or NO-RESPONSE, and by how much its log-probability is over
+    that of NO-RESPONSE."""
     prompt = PROMPTS.render("abstention", texts, query=question)
-    return (await engine.sample([prompt], n=1, max_tokens=8, temperature=0.0))[0][0].text
+    ((answer,),) = await engine.sample([prompt], n=1, max_tokens=8, temperature=0.0)
+    abstains = (await engine.label_probs([prompt], [NO])).p[0, 0]
+    return answer.text, sum(answer.logprobs) - float(np.log(max(abstains, 1e-12)))
 
 
 async def travel(engine: Engine, corpus: Corpus, case: Case, seed: str, unanswerable: float) -> Trip:
@@ -229,7 +247,8 @@ async def travel(engine: Engine, corpus: Corpus, case: Case, seed: str, unanswer
         trip.steps.append(
             RetrievalStep(f"{seed}-{number}", trip.name, number, number, query=query, passages=passages)
         )
-        found = await read(engine, query, notes)
+        found, margin = await read(engine, query, notes)
+        trip.margins.append(margin)
         trip.tokens.append(sum(map(count_tokens, [query, *notes])))
         trip.said.append(found if hop + 1 == case.hops else NO)
         attempt += 1
@@ -271,6 +290,7 @@ def stops_of(made: Sequence[Trip], thresholds: Mapping[str, float]) -> dict[str,
     """Returns after how many searches each trip stops, for each way to stop."""
     ways = {f"{budget} searches": [budget] * len(made) for budget in range(1, MOST + 1)}
     ways["agent, no advice"] = [trip.own_stop for trip in made]
+    ways["answer repeats"] = [trip.repeat_stop for trip in made]
     for name, threshold in thresholds.items():
         by_itself = name.startswith("agent")
         ways[name] = [trip.stop(threshold, by_itself=by_itself) for trip in made]

@@ -36,6 +36,7 @@ from ragguard.engines.prompts import load_prompts
 from ragguard.errors import UnfitText
 from ragguard.guard.calibration import choose_threshold
 from ragguard.metrics import exact_match
+from ragguard.metrics.conformal import Promise
 from ragguard.records import Passage
 from ragguard.world import Case, Counts
 
@@ -153,9 +154,8 @@ def calibration(utilities: list[list[float | None]], hops: Sequence[Hop]) -> dic
     for seed in range(SPLITS):
         order = random.Random(seed).sample(range(len(hops)), len(hops))
         learn, test = order[: len(order) // 2], order[len(order) // 2 :]
-        threshold, _, _ = choose_threshold(
-            [utilities[i] for i in learn], [hops[i].gold for i in learn], MAX_LOSS, 1
-        )
+        learnt = [utilities[i] for i in learn], [hops[i].gold for i in learn]
+        threshold = choose_threshold(*learnt, Promise(MAX_LOSS), 1).threshold
         lost, gone = [], []
         for i in test:
             kept = kept_at(utilities[i], threshold)
@@ -217,18 +217,15 @@ async def helps(n: int) -> dict[str, Any]:
     chain = ChainFilter(connect("nano"))
     ways["LangChain LLMChainFilter"] = await cut(flat, lambda hop: chain.kept(hop.query, hop.passages))
     print("filtered", flush=True)
-    threshold, _, _ = choose_threshold(await utilities_of(learnt), [hop.gold for hop in learnt], MAX_LOSS, 1)
+    promise, gold = Promise(MAX_LOSS), [hop.gold for hop in learnt]
+    threshold = choose_threshold(await utilities_of(learnt), gold, promise, 1).threshold
     utilities = await utilities_of(flat)
     ways[f"guard, calibrated at {MAX_LOSS}"] = Outcome(
         [kept_at(values, threshold) for values in utilities], ways["guard, threshold -0.2"].ms
     )
     plain = Similarity()
-    cutoff, _, _ = choose_threshold(
-        [list(plain.scores(hop.query, hop.passages)) for hop in learnt],
-        [hop.gold for hop in learnt],
-        MAX_LOSS,
-        0,
-    )
+    likeness = [list(plain.scores(hop.query, hop.passages)) for hop in learnt]
+    cutoff = choose_threshold(likeness, gold, promise, 0).threshold
     similar = Similarity(cutoff)
 
     async def alike(hop: Hop) -> list[int]:

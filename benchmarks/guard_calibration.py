@@ -33,6 +33,7 @@ from ragguard.guard.policies import HelpThreshold, UtilityThreshold, choose
 from ragguard.lab.validation.answering import grader
 from ragguard.lab.validation.contexts import OUTCOMES, Context
 from ragguard.metrics.arrays import Booleans
+from ragguard.metrics.conformal import Promise
 from ragguard.records import Passage
 from ragguard.world import Case
 from studies.hard_world import hard_cases
@@ -116,7 +117,9 @@ async def measured(
         by_help = order == "help"
         values = [[one.p_helps if by_help else one.utility for one in judged[i]] for i in learn]
         gold = [lists[i].gold.tolist() for i in learn]
-        threshold, _, _ = choose_threshold(values, gold, limit, 1, lowest=0.0 if by_help else -1.0)
+        threshold = choose_threshold(
+            values, gold, Promise(limit), 1, lowest=0.0 if by_help else -1.0
+        ).threshold
         policy = HelpThreshold(threshold) if by_help else UtilityThreshold(threshold)
         gone = {i: choose([policy], judged[i], 1) for i in test}
         kept = {i: np.array([n not in gone[i] for n in range(1, len(lists[i].passages) + 1)]) for i in test}

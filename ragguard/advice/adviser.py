@@ -149,22 +149,26 @@ class Adviser:
             Advice("continue", reasons=[f"not judged{within}: {why}"], status=status, usage=call.usage)
         )
 
-    def calibrate(self, runs: Iterable[Run | KnownOutcome], max_loss: float = 0.02) -> AdviceCalibration:
+    def calibrate(
+        self, runs: Iterable[Run | KnownOutcome], max_loss: float = 0.02, confidence: float | None = None
+    ) -> AdviceCalibration:
         """Chooses from when on stopping is advised, and uses it from now on. Raises CalibrationError for runs that are
         too few for the promise.
 
         Args:
             runs: Runs that went on to their end, with references, so that the engine is asked how right an answer
                 would have been after each step; or KnownOutcome, if that is known. Others are skipped.
-            max_loss: How much correctness stopping when advised may cost in expectation, in (0, 1).
+            max_loss: How much correctness stopping when advised may cost, in (0, 1).
+            confidence: The probability, over calibrations, with which the promise holds, such as 0.9. None: it holds in
+                expectation, and a single calibration may cost more.
         """
-        return self._loop.run(self._calibrated(list(runs), max_loss))
+        return self._loop.run(self._calibrated(list(runs), max_loss, confidence))
 
     @twin_of(calibrate)
     async def acalibrate(
-        self, runs: Iterable[Run | KnownOutcome], max_loss: float = 0.02
+        self, runs: Iterable[Run | KnownOutcome], max_loss: float = 0.02, confidence: float | None = None
     ) -> AdviceCalibration:
-        return await self._loop.within(self._calibrated(list(runs), max_loss))
+        return await self._loop.within(self._calibrated(list(runs), max_loss, confidence))
 
     def use(self, calibration: AdviceCalibration | str | Path) -> None:
         """Takes over a calibration; raises CalibrationError for one that was found with other models or prompts.
@@ -208,7 +212,9 @@ class Adviser:
             )
         return call.advice(found)
 
-    async def _calibrated(self, given: Sequence[Run | KnownOutcome], max_loss: float) -> AdviceCalibration:
+    async def _calibrated(
+        self, given: Sequence[Run | KnownOutcome], max_loss: float, confidence: float | None
+    ) -> AdviceCalibration:
         """Returns the calibration that these runs give, which is used from now on."""
         useful = [
             one if isinstance(one, KnownOutcome) else KnownOutcome(one)
@@ -217,7 +223,7 @@ class Adviser:
             or (any(map(str.strip, one.references or ())) and one.question.strip() and one.steps)
         ]
         skipped = len(given) - len(useful)
-        check_runs(len(useful), max_loss, skipped)  # before the models are asked
+        promise = check_runs(len(useful), max_loss, skipped, confidence)  # before the models are asked
         if all(len(_stages(one)) < 2 for one in useful):
             raise CalibrationError(
                 f"each of the {len(useful)} runs searched once, which says nothing about when to stop: give runs of an "
@@ -225,10 +231,12 @@ class Adviser:
             )
         identity = await self._asking.ask_about(_ANY, _identity, priority=SCORING)
         traces = await in_parallel([partial(self._trace, one) for one in useful], CALIBRATED_AT_ONCE)
-        threshold, loss, saved = choose_threshold(traces, max_loss)
+        choice = choose_threshold(traces, promise)
+        low, high, over = choice.spread
         self.calibration = AdviceCalibration(
-            threshold, max_loss, len(useful), skipped, loss=loss, steps_saved=saved, **identity
-        )
+            choice.threshold, max_loss, len(useful), skipped, loss=choice.loss, steps_saved=choice.saved,
+            confidence=confidence, loss_low=low, loss_high=high, over_limit=over, **identity,
+        )  # fmt: skip
         return self.calibration
 
     async def _trace(self, known: KnownOutcome) -> Trace:

@@ -6,10 +6,10 @@ and at T where there is none. Its loss is what stopping costs beside going on to
 
     L(λ) = max over λ' ≥ λ of max(0, c(T) − c(τ(λ')))
 
-The maximum makes the loss fall with λ, as conformal risk control asks for
-(`ragguard.metrics.conformal`), and is never less than the loss of λ itself.
-The smallest λ whose corrected mean loss on n runs is at most `max_loss` is chosen; then, for
-a run that is exchangeable with these, the expected correctness lost by stopping when advised is at most `max_loss`.
+The maximum makes the loss fall with λ, as conformal risk control asks for, and is never less than the loss of λ itself.
+The smallest λ that keeps the promise on n runs is chosen (`ragguard.metrics.conformal`); then, for a run that is
+exchangeable with these, the correctness lost by stopping when advised is at most `max_loss`, in expectation or with a
+confidence.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ragguard.errors import CalibrationError, InvalidInput
-from ragguard.metrics.conformal import keeps_bound, least_examples
+from ragguard.metrics.conformal import Losses, Promise, Spread
 from ragguard.records import Run
 from ragguard.storage.files.calibration import load_calibration, save_calibration
 
-KIND, FORMAT = "advice", 2
+KIND, FORMAT = "advice", 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class AdviceCalibration:
     threshold: float
     """The action is `answer` where the sufficiency is at least this; over 1: never."""
     max_loss: float
-    """The expected correctness lost by stopping when advised is at most this."""
+    """The correctness lost by stopping when advised is at most this, in expectation or with the `confidence`."""
     runs: int
     """The number of runs from which it was learnt."""
     skipped: int
@@ -81,6 +82,14 @@ class AdviceCalibration:
     entailer: str
     prompts: str
     judge_prompts: str
+    confidence: float | None = None
+    """The probability, over calibrations, with which the promise holds. None: it holds in expectation."""
+    loss_low: float | None = None
+    """The loss that 5 % of calibrations on as many runs are under, by drawing the runs again."""
+    loss_high: float | None = None
+    """The loss that 5 % of these are over."""
+    over_limit: float | None = None
+    """The share of these that lose more than `max_loss`."""
 
     def save(self, path: str | Path) -> None:
         """Writes the calibration as JSON."""
@@ -92,34 +101,46 @@ class AdviceCalibration:
         return load_calibration(cls, path, kind=KIND, format=FORMAT)
 
 
-def check_runs(runs: int, max_loss: float, skipped: int = 0) -> None:
-    """Raises `CalibrationError` where so few runs with a known outcome cannot keep the promise; others were skipped."""
-    least = least_examples("max_loss", max_loss)
-    if runs < least:
+def check_runs(runs: int, max_loss: float, skipped: int = 0, confidence: float | None = None) -> Promise:
+    """Returns the promise; raises `CalibrationError` if the runs with a known outcome are too few for it. Others were
+    skipped."""
+    promise = Promise(max_loss, confidence, "max_loss")
+    if runs < promise.least_examples:
         others = f" ({skipped} without references, a question or a step were skipped)" if skipped else ""
+        sure = "" if confidence is None else f", with confidence {confidence:g}"
         raise CalibrationError(
             f"{runs} runs with a known outcome were given{others}; to lose at most {max_loss:g} of correctness by "
-            f"stopping, at least {least} are needed: give more, or allow a larger loss"
+            f"stopping{sure}, at least {promise.least_examples} are needed: give more, or allow a larger loss"
         )
+    return promise
 
 
-def choose_threshold(traces: Sequence[Trace], max_loss: float) -> tuple[float, float, float]:
-    """Returns the least sufficiency that keeps the promise, the mean loss, and the share of steps saved."""
-    check_runs(len(traces), max_loss)
+class ChosenSufficiency(NamedTuple):
+    """The least sufficiency that keeps a promise."""
+
+    threshold: float
+    loss: float
+    saved: float
+    """The share of steps that are saved."""
+    spread: Spread
+
+
+def choose_threshold(traces: Sequence[Trace], promise: Promise) -> ChosenSufficiency:
+    """Returns the least sufficiency that keeps the promise."""
     curves = [_losses(trace) for trace in traces]
-    changes = sorted(((level, drop) for curve in curves for level, drop in curve), key=lambda one: one[0])
-    # With λ under every sufficiency all runs stop at once; each level that λ reaches takes a part of the loss away.
-    total = sum(drop for _, drop in changes)
-    threshold, at = 0.0, 0
-    while not keeps_bound(max(0.0, total) / len(traces), len(traces), max_loss):
-        level = changes[at][0]
-        while at < len(changes) and changes[at][0] == level:
-            total -= changes[at][1]
-            at += 1
-        threshold = float(np.nextafter(level, np.inf))
+    levels = np.unique([level for curve in curves for level, _ in curve])
+    # From never stopping to stopping at once: each level that a threshold is over takes a part of the loss away.
+    thresholds = np.array([*np.nextafter(levels, np.inf)[::-1], 0.0])
+    losses: Losses = np.zeros((len(traces), len(thresholds)))
+    for row, curve in zip(losses, curves, strict=True):
+        for level, drop in curve:
+            row[thresholds <= level] += drop
+    best = promise.boldest(losses)
+    threshold = float(thresholds[best])
     steps = sum(len(trace.correct) for trace in traces)
     made = sum(stop_at(trace.sufficiency, threshold) for trace in traces)
-    return threshold, max(0.0, total) / len(traces), 1 - made / steps
+    loss = max(0.0, float(losses[:, best].mean()))
+    return ChosenSufficiency(threshold, loss, 1 - made / steps, promise.spread(losses))
 
 
 def stop_at(sufficiency: Sequence[float], threshold: float) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ragguard.advice.calibration import AdviceCalibration
+from ragguard.advice.sub_questions import rate
 from ragguard.errors import RagguardError, shown_apart
 from ragguard.facts.steps import StepView, numbered
 from ragguard.facts.verdicts import utility_verdict
@@ -19,7 +20,7 @@ from ragguard.records import Advice, AdviceAction
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.contested import Conflict, Contested, find_conflicts, is_sure
 from ragguard.scorers.contexts import window
-from ragguard.scorers.coverage import Ratings, find_sub_questions
+from ragguard.scorers.coverage import find_sub_questions
 from ragguard.scorers.estimates import Meanings
 from ragguard.scorers.passages import Judgement, judge_passages
 from ragguard.scorers.probes import Reading, belief
@@ -118,15 +119,14 @@ async def find_evidence(contested: Contested, view: View, ask: Ask) -> Evidence:
     relevant = [one for one in read if one.relevant]
     last = [one for one in read if one.turn == len(turns)]
     weighed = relevant if any(one.relevant for one in last) else [*relevant, *last]
-    ratings = Ratings(sub_questions)
-    learning = ratings.learn([one.text for one in relevant], setting.judge_prompts, ask)
+    rating = rate(sub_questions, [one.text for one in relevant], contested.eta, view, ask)
     asked_about = [
         (view.run.question, *window(view)(view.steps).passages),
         *((one.query, one.text) for one in weighed),
     ]
-    (whole, *judged), _ = await asyncio.gather(
+    (whole, *judged), ratings = await asyncio.gather(
         judge_passages(asked_about, ask, setting.prompts, setting.judge_prompts, probes=["abstention"]),
-        learning,
+        rating,
     )
     errors += _errors_of([cell for row in ratings.rows.values() for cell in row])
     errors += _errors_of([judgement.abstention for judgement in judged])
@@ -149,7 +149,7 @@ async def find_evidence(contested: Contested, view: View, ask: Ask) -> Evidence:
         most = setting.caps.steps
         unjudged[f"only the first {most} steps are judged; raise Caps(steps=...)"] = None
     return Evidence(
-        sub_questions,
+        ratings.sub_questions,
         tuple(
             next((turn for turn, numbers in enumerate(by_turn, 1) if number in numbers), 0)
             for number in range(len(sub_questions))

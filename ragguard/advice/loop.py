@@ -60,12 +60,20 @@ class LoopAdviser:
             side are one hop.
         budget_ms: How many milliseconds advice may take. If that is not enough, the loop goes on.
         max_rephrases: After how many hops in a row that brought nothing for their query an agent answers; 1 or more.
+        min_hops: How many hops an agent makes at the least: before, no advice is asked. From 1 to `max_hops`.
     """
 
     def __init__(
-        self, max_hops: int = MAX_HOPS, budget_ms: float = BUDGET_MS, max_rephrases: int = MAX_REPHRASES
+        self,
+        max_hops: int = MAX_HOPS,
+        budget_ms: float = BUDGET_MS,
+        max_rephrases: int = MAX_REPHRASES,
+        min_hops: int = 1,
     ) -> None:
         self.max_hops = whole_number("max_hops", max_hops, 1)
+        self.min_hops = whole_number("min_hops", min_hops, 1)
+        if self.min_hops > self.max_hops:
+            raise InvalidInput("min_hops", min_hops, f"a number from 1 to max_hops, {max_hops}")
         self.max_rephrases = whole_number("max_rephrases", max_rephrases, 1)
         self.budget_ms = milliseconds("budget_ms", budget_ms)
 
@@ -92,12 +100,14 @@ class LoopAdviser:
             return _without(error)
 
     def _asked(self, hops: int) -> CurrentCall | HopAdvice:
-        """Returns the run that is asked about, or what to do where none is: before the first hop, once all hops are
-        made, and outside of any run, which is said once."""
+        """Returns the run that is asked about, or what to do if none is: before `min_hops`, once all hops are made, and
+        outside of any run, which is said once."""
         if hops >= self.max_hops:
             return HopAdvice(True, _NO_MORE)
-        run = current_run() if hops >= 1 else None
-        if run is None and hops >= 1 and not is_paused():
+        if hops < self.min_hops:
+            return HopAdvice(False)
+        run = current_run()
+        if run is None and not is_paused():
             NOTICES.once("advice outside a run", _NO_RUN)
         return HopAdvice(False) if run is None else run
 

@@ -35,8 +35,15 @@ def run(
     max_loss: Annotated[
         float | None,
         typer.Option(
-            help="The share that may be lost, expected: by the guard of gold passages (0.05 by default), by stopping "
-            "on advice of right answers (0.02)."
+            help="The share that may be lost: by the guard of gold passages (0.05 by default), by stopping on advice "
+            "of right answers (0.02)."
+        ),
+    ] = None,
+    confidence: Annotated[
+        float | None,
+        typer.Option(
+            help="The probability with which --max-loss holds for this calibration, such as 0.9. Without it the "
+            "promise holds in expectation, and a single calibration may lose more."
         ),
     ] = None,
     order: Annotated[
@@ -77,19 +84,27 @@ def run(
         raise InvalidInput("--for", what, "no option of the guard beside it: --order, --min-keep")
     check_output("--out", out)
     if what == "udcg":
-        for option in (("--prompts", prompts), ("--labels", labels), ("--max-loss", max_loss)):
+        given = (
+            ("--prompts", prompts),
+            ("--labels", labels),
+            ("--max-loss", max_loss),
+            ("--confidence", confidence),
+        )
+        for option in given:
             refuse_together(option, ("--for udcg", True))
         say(asyncio.run(_fit_udcg(files, engine, judge, out, form)))
         return
     if max_loss is not None:
         share("--max-loss", max_loss)
+    if confidence is not None:
+        share("--confidence", confidence)
     source = RunSource(files, {})
     runs: Iterable[Run] = source.runs()
     if labels is not None:
         runs = with_labels(runs, read_label_file(labels))
     if what == "advice":
         with RagGuard(engine, judge=judge, prompts=prompts, store=None, scorers=()) as rg:
-            advice = rg.advice.calibrate(runs, 0.02 if max_loss is None else max_loss)
+            advice = rg.advice.calibrate(runs, 0.02 if max_loss is None else max_loss, confidence)
         advice.save(out)
         say(_advice_sentence(advice, out))
     else:
@@ -102,7 +117,8 @@ def run(
                 '"gold": true or false in their metadata',
                 error=True,
             )
-        found = guard.calibrate(examples, 0.05 if max_loss is None else max_loss, cast("Order", order))
+        most = 0.05 if max_loss is None else max_loss
+        found = guard.calibrate(examples, most, cast("Order", order), confidence)
         found.save(out)
         say(_sentence(found, len(steps) - len(examples), out))
     if source.rejected:
@@ -136,11 +152,21 @@ async def _fit_udcg(
     return "\n".join([*lines, *remarks, use])
 
 
+def _how_sure(confidence: float | None, low: float | None, high: float | None, over: float | None) -> str:
+    """Returns in words in which sense a promise holds, and how its loss varies over calibrations."""
+    if low is None or high is None or over is None:
+        return "in expectation" if confidence is None else f"with confidence {confidence:g}"
+    spread = f"calibrations like this one lose {low:.1%} to {high:.1%} (nine of ten), {over:.0%} of them more than that"
+    if confidence is None:
+        return f"in expectation: {spread} (--confidence 0.9 holds a single one to it)"
+    return f"with confidence {confidence:g}: {spread}"
+
+
 def _advice_sentence(found: AdviceCalibration, out: Path) -> str:
     never = " (never, so high is none)" if found.threshold > 1 else ""
     return (
         f"threshold {found.threshold:.4f}{never}: stopping when advised costs at most {found.max_loss:g} of right "
-        f"answers, expected over runs like these\n"
+        f"answers {_how_sure(found.confidence, found.loss_low, found.loss_high, found.over_limit)}\n"
         f"learnt from {counted(found.runs, 'run')} with references ({found.skipped:,} without were skipped)\n"
         f"on them it saves {found.steps_saved:.1%} of the steps, and costs {found.loss:.1%} of right answers\n"
         f"written to {out}, only for this engine and these prompts: rg.advice.use({str(out)!r})"
@@ -152,8 +178,8 @@ def _sentence(found: Calibration, unlabelled: int, out: Path) -> str:
     keeps = "" if found.min_keep == 1 else f", min_keep={found.min_keep}"
     order = "the probability to help" if found.order == "help" else "utility"
     return (
-        f"threshold {found.threshold:.4f} on {order}: at most {found.max_gold_loss:g} of gold passages are dropped, "
-        "expected over questions like these\n"
+        f"threshold {found.threshold:.4f} on {order}: at most {found.max_gold_loss:g} of gold passages are dropped "
+        f"{_how_sure(found.confidence, found.gold_loss_low, found.gold_loss_high, found.over_limit)}\n"
         f"learnt from {found.examples:,} retrievals with gold passages ({found.skipped:,} without any were "
         f"skipped{others})\n"
         f"on them it drops {found.distractors_dropped:.1%} of the other passages, and {found.gold_loss:.1%} of gold; "

@@ -1,8 +1,7 @@
 """Chooses a threshold that bounds how much gold the guard drops, by conformal risk control.
 
 The loss of an example is the share of its gold passages that a threshold would drop; it can only
-grow with the threshold. On exchangeable data the largest threshold whose corrected mean loss stays
-under the limit keeps the expected loss of the next example under it (`ragguard.metrics.conformal` has the bound).
+grow with the threshold, so that `ragguard.metrics.conformal` has the bounds: in expectation, or with a confidence.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThreshold
-from ragguard.metrics.conformal import keeps_bound, least_examples
+from ragguard.metrics.conformal import Losses, Promise, Spread
 from ragguard.metrics.distraction import Relevance
 from ragguard.records import Passage, RetrievalStep
 from ragguard.runtime.arguments import one_of
@@ -71,6 +70,14 @@ class Calibration:
     order: Order = "help"
     relevance: Relevance = "probability"
     """The form of relevance in the utilities."""
+    confidence: float | None = None
+    """The probability, over calibrations, with which the bound holds. None: it holds in expectation."""
+    gold_loss_low: float | None = None
+    """The loss of gold that 5 % of calibrations on as many examples are under, by drawing the examples again."""
+    gold_loss_high: float | None = None
+    """The loss of gold that 5 % of these are over."""
+    over_limit: float | None = None
+    """The share of these that lose more than `max_gold_loss`."""
 
     @property
     def policy(self) -> Policy:
@@ -108,20 +115,30 @@ def examples_of(steps: Iterable[RetrievalStep]) -> list[Example]:
     return found
 
 
-def check_promise(examples: int, max_gold_loss: float, order: str = "help") -> None:
-    """Raises `CalibrationError` where the examples are too few for the bound, `InvalidInput` for an unknown order."""
+def check_promise(
+    examples: int, max_gold_loss: float, order: str = "help", confidence: float | None = None
+) -> Promise:
+    """Returns the promise; raises `CalibrationError` if the examples are too few for it, `InvalidInput` for an unknown
+    order, limit or confidence."""
     one_of("order", order, get_args(Order))
-    least = least_examples("max_gold_loss", max_gold_loss)
-    if examples < least:
-        raise CalibrationError(
-            f"{examples} examples with gold passages were given; to keep the expected gold loss at {max_gold_loss:g} "
-            f"or less, at least {least} are needed: give more, or allow a larger loss"
+    promise = Promise(max_gold_loss, confidence, "max_gold_loss")
+    if examples < promise.least_examples:
+        sure = (
+            "the expected gold loss"
+            if confidence is None
+            else f"the gold loss, with confidence {confidence:g},"
         )
+        raise CalibrationError(
+            f"{examples} examples with gold passages were given; to keep {sure} at {max_gold_loss:g} or less, at least "
+            f"{promise.least_examples} are needed: give more, or allow a larger loss"
+        )
+    return promise
 
 
 def calibrated(
     judged: Sequence[Sequence[Judged]], gold: Sequence[Sequence[bool]], max_gold_loss: float, min_keep: int,
-    order: Order = "help", relevance: Relevance = "probability", *, skipped: int, engine: str, judge: str, prompts: str,
+    order: Order = "help", relevance: Relevance = "probability", confidence: float | None = None, *, skipped: int,
+    engine: str, judge: str, prompts: str,
 ) -> Calibration:  # fmt: skip
     """Returns the calibration that the judged passages of labelled examples give; refuses examples without a passage
     that may be dropped."""
@@ -130,34 +147,44 @@ def calibrated(
             f"all passages of the {len(gold)} examples are gold, so nothing says what to drop: give retrievals with "
             "the other candidates as well"
         )
+    promise = check_promise(len(judged), max_gold_loss, order, confidence)
     values = [[item.p_helps if order == "help" else item.utility for item in row] for row in judged]
-    lowest = 0.0 if order == "help" else -1.0
-    threshold, loss, dropped = choose_threshold(values, gold, max_gold_loss, min_keep, lowest)
+    choice = choose_threshold(values, gold, promise, min_keep, 0.0 if order == "help" else -1.0)
+    low, high, over = choice.spread
     return Calibration(
-        threshold, max_gold_loss, len(values), skipped=skipped, gold_loss=loss, distractors_dropped=dropped,
-        min_keep=min_keep, engine=engine, judge=judge, prompts=prompts,
-        passages_kept=mean_kept(values, threshold, min_keep), order=order, relevance=relevance,
+        choice.threshold, max_gold_loss, len(values), skipped=skipped, gold_loss=choice.loss,
+        distractors_dropped=choice.dropped, min_keep=min_keep, engine=engine, judge=judge, prompts=prompts,
+        passages_kept=mean_kept(values, choice.threshold, min_keep), order=order, relevance=relevance,
+        confidence=confidence, gold_loss_low=low, gold_loss_high=high, over_limit=over,
     )  # fmt: skip
+
+
+class ChosenThreshold(NamedTuple):
+    """The threshold that keeps a promise and drops the most."""
+
+    threshold: float
+    loss: float
+    dropped: float
+    """The share of distractors dropped; nan if there are none."""
+    spread: Spread
 
 
 def choose_threshold(
     values: Sequence[Sequence[float | None]],
     gold: Sequence[Sequence[bool]],
-    max_gold_loss: float,
+    promise: Promise,
     min_keep: int,
     lowest: float = -1.0,
-) -> tuple[float, float, float]:
-    """Returns the threshold that keeps the bound and drops the most, the loss, and the share of distractors dropped.
+) -> ChosenThreshold:
+    """Returns the threshold that keeps the promise and drops the most.
 
     Args:
         values: The numbers by which the passages of each example are ordered.
         gold: Which of these are gold.
-        max_gold_loss: The share of gold that may be lost.
+        promise: The share of gold that may be lost.
         min_keep: How many passages always stay.
         lowest: A threshold that drops nothing.
     """
-    n = len(values)
-    check_promise(n, max_gold_loss)
     falls = [_falls_at(row, min_keep) for row in values]
     marks = [np.asarray(flags, dtype=bool) for flags in gold]
     gold_falls = [fall[is_gold] for fall, is_gold in zip(falls, marks, strict=True)]
@@ -165,12 +192,10 @@ def choose_threshold(
     # Of all thresholds that drop the same distractors, the lowest drops the least gold: just over the last of these
     # distractors. Passages that `min_keep` keeps are at no level, so a gap between two levels may hold all gold.
     levels = np.array([lowest, *np.nextafter(np.unique(others[others < 1.0]), np.inf)])
-    losses = np.mean([np.searchsorted(np.sort(fall), levels) / len(fall) for fall in gold_falls], axis=0)
-    # The loss grows with the threshold: the first one that breaks the bound ends the search.
-    broken = [at for at, loss in enumerate(losses) if not keeps_bound(loss, n, max_gold_loss)]
-    best = (broken[0] if broken else len(levels)) - 1
+    losses: Losses = np.array([np.searchsorted(np.sort(fall), levels) / len(fall) for fall in gold_falls])
+    best = max(0, promise.boldest(losses))
     drops = float(np.mean(others < levels[best])) if len(others) else math.nan
-    return float(levels[best]), float(losses[best]), drops
+    return ChosenThreshold(float(levels[best]), float(losses[:, best].mean()), drops, promise.spread(losses))
 
 
 def mean_kept(values: Sequence[Sequence[float | None]], threshold: float, min_keep: int) -> float:

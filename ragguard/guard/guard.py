@@ -8,6 +8,7 @@ is kept: a guard must never be the reason that an answer is missing.
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any, NoReturn
 
 from ragguard.capture.anywhere import decided
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.handle import Thumb
 from ragguard.capture.snapshot import documents_in, passage_of
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect, connect_judge
@@ -37,7 +39,7 @@ from ragguard.runtime.arguments import (
     milliseconds,
     number_between,
     one_of,
-    true_or_false,
+    share,
     whole_number,
 )
 from ragguard.runtime.async_twins import twin_of
@@ -79,8 +81,9 @@ class DistractorGuard:
         pause_after: After how many misses in a row the engine is left alone, 1 or more; everything is kept
             meanwhile.
         pause_s: For how many seconds the engine is left alone before one call tries it again, 0 or more.
-        shadow: Decides and drops nothing: decisions say in `would_drop` what would have gone, and `ragguard report`
-            what that would have meant. The first step with a new engine or threshold.
+        shadow: True decides and drops nothing: decisions say in `would_drop` what would have gone, and `ragguard
+            report` what that would have meant. The first step with a new engine or threshold. A share from 0 to 1 does
+            so for that share of the calls, at random: labels of these (`note`) watch a calibration's promise.
     """
 
     def __init__(
@@ -96,9 +99,9 @@ class DistractorGuard:
         relevance: Relevance = "probability",
         pause_after: int = 5,
         pause_s: float = 5.0,
-        shadow: bool = False,
+        shadow: bool | float = False,
     ) -> None:
-        self.shadow = true_or_false("shadow", shadow)
+        self.shadow = shadow if isinstance(shadow, bool) else share("shadow", shadow)
         self.budget_ms = milliseconds("budget_ms", budget_ms)
         number_between("pause_s", pause_s, 0, LARGEST, "a number of seconds, 0 or more")
         whole_number("min_keep", min_keep, 0)
@@ -158,41 +161,73 @@ class DistractorGuard:
         return self._decision(await self._outcome(query, call), call)
 
     def health(self) -> GuardHealth:
-        """Returns what this guard has decided so far, by status, and by cause where it could not judge."""
+        """Returns what this guard has decided so far, by status, and by cause where it could not judge; and whether
+        what its calibration promised holds, by what `note` was told."""
         return self._here.get().counts.snapshot()
+
+    def note(
+        self, decision: Decision, *, gold: Sequence[bool] | None = None, thumb: Thumb | None = None
+    ) -> None:
+        """Takes what became known about a decision of this guard, for `health()`.
+
+        Args:
+            decision: The decision.
+            gold: Which of the passages that were given are gold, in their order. Of a decision in `shadow` counts what
+                would have been dropped.
+            thumb: What somebody said of the answer: `up` or `down`.
+        """
+        self._here.get().counts.note(decision, gold, thumb)
 
     async def judged(self, query: str, passages: Sequence[Passage]) -> list[Judged]:
         """Returns the numbers alone, without a budget and without a policy; raises what the engine raises."""
         return await self._here.get().judge.judged(query, GuardCall(list(passages)))
 
     def calibrate(
-        self, examples: Iterable[Example], max_gold_loss: float = 0.05, order: Order = "help"
+        self,
+        examples: Iterable[Example],
+        max_gold_loss: float = 0.05,
+        order: Order = "help",
+        confidence: float | None = None,
     ) -> Calibration:
         """Chooses the threshold that drops at most a share of gold passages, from labelled examples, and uses it from
         now on. Raises CalibrationError for examples that are too few for the promise.
 
         Args:
             examples: Queries with their passages and which passages are gold. Examples without gold are skipped.
-            max_gold_loss: The expected share of gold passages, between 0 and 1, that may be dropped.
+            max_gold_loss: The share of gold passages, between 0 and 1, that may be dropped.
             order: What the threshold is on: `help`, the probability that a passage helps by judge and reader together,
                 or `utility`, the paper's, which drops next to nothing where the judge errs.
+            confidence: The probability, over calibrations, with which the promise holds, such as 0.9. None: it holds in
+                expectation, and a single calibration may lose more.
         """
-        return BACKGROUND.run(self.acalibrate(examples, max_gold_loss, order))
+        return BACKGROUND.run(self.acalibrate(examples, max_gold_loss, order, confidence))
 
     @twin_of(calibrate)
     async def acalibrate(
-        self, examples: Iterable[Example], max_gold_loss: float = 0.05, order: Order = "help"
+        self,
+        examples: Iterable[Example],
+        max_gold_loss: float = 0.05,
+        order: Order = "help",
+        confidence: float | None = None,
     ) -> Calibration:
         given = list(examples)
         useful = [example for example in given if any(example.gold)]
-        check_promise(len(useful), max_gold_loss, order)  # checked before the models are asked
+        check_promise(len(useful), max_gold_loss, order, confidence)  # checked before the models are asked
         judged = await in_parallel(
             [partial(self.judged, one.query, one.passages) for one in useful], CALIBRATED_AT_ONCE
         )
         gold, skipped = [one.gold for one in useful], len(given) - len(useful)
         identity = await self._here.get().judge.identity()
         calibration = calibrated(
-            judged, gold, max_gold_loss, self.min_keep, order, self.relevance, skipped=skipped, **identity
+            judged,
+            gold,
+            max_gold_loss,
+            self.min_keep,
+            order,
+            self.relevance,
+            confidence,
+            skipped=skipped,
+            **identity,
         )
         await self.ause(calibration)
         return calibration
@@ -211,6 +246,7 @@ class DistractorGuard:
         check_same("this guard", found, mine)
         others = [one for one in self.policies if not isinstance(one, UtilityThreshold | HelpThreshold)]
         self.policies = (found.policy, *others)
+        self._here.get().counts.promise(found.max_gold_loss)
 
     async def aclose(self) -> None:
         """Closes the engines."""
@@ -221,16 +257,17 @@ class DistractorGuard:
     def _decision(self, outcome: GuardOutcome, call: GuardCall) -> Decision:
         """Counts the outcome and returns it as a decision about the passages, with its times."""
         chosen = list(outcome.dropped)
-        gone = set() if self.shadow else {drop.position for drop in chosen}
+        shadow = self.shadow if isinstance(self.shadow, bool) else random.random() < self.shadow
+        gone = set() if shadow else {drop.position for drop in chosen}
         elapsed = time.monotonic() - call.began
         decision = Decision(
             [passage for position, passage in enumerate(call.given, 1) if position not in gone],
-            [] if self.shadow else chosen,
-            "shadow" if self.shadow and chosen else outcome.status,
+            [] if shadow else chosen,
+            "shadow" if shadow and chosen else outcome.status,
             elapsed * 1e3,
             reason=outcome.reason,
             started_ns=time.time_ns() - int(elapsed * 1e9),
-            would_drop=chosen if self.shadow else [],
+            would_drop=chosen if shadow else [],
         )
         self._here.get().counts.count(decision, outcome.cause)
         decided(Verdict(decision, call.given))

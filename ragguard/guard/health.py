@@ -1,4 +1,5 @@
-"""Counts what guards decided, and why they kept everything where they could not judge.
+"""Counts what guards decided, why they kept everything where they could not judge, and whether what a calibration
+promised holds.
 
 A guard fails open: without these numbers and warnings, one whose engine is gone seems to find nothing to drop.
 """
@@ -11,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ragguard.errors import UnfitText
+from ragguard.capture.handle import Thumb
+from ragguard.errors import InvalidInput, UnfitText
+from ragguard.metrics.conformal import LossWatch
 from ragguard.records import Decision, Dropped, GuardStatus
 from ragguard.runtime.faults import NOTICES, describe
 
@@ -33,6 +36,21 @@ class GuardOutcome(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class PromiseHealth:
+    """What labelled decisions say of a calibration's promise."""
+
+    limit: float
+    """The share of gold passages that may be dropped."""
+    labelled: int
+    """The decisions of which `note` was told the gold passages, those in which nothing was dropped for a trial, too."""
+    gold_loss: float | None
+    """The mean share of gold that they dropped, or would have dropped; None without any."""
+    broken: bool
+    """True if so much loss would be seen with a probability of at most 1/20 if the promise held, however often it is
+    looked at. Calibrate again, on recent retrievals."""
+
+
+@dataclass(frozen=True, slots=True)
 class GuardHealth:
     """The decisions of one guard since it was made, as `guard.health()` returns them."""
 
@@ -45,11 +63,16 @@ class GuardHealth:
     (too many calls at once), `thread` (the guard's thread was busy), `policy`, `unclear` (the judge named no label)."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """The latest reason of each cause, in full."""
+    promise: PromiseHealth | None = None
+    """Whether what the calibration in use promised holds; None without a calibration."""
+    thumbs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The thumbs (`up`, `down`) that `note` was told, of decisions that `dropped` passages and of those that `kept`
+    all."""
 
     @property
     def ok(self) -> bool:
-        """True where every decision was made with all passages judged."""
-        return not self.causes
+        """True if every decision was made with all passages judged, and no promise is broken."""
+        return not self.causes and not (self.promise and self.promise.broken)
 
 
 class DecisionCounts:
@@ -58,7 +81,40 @@ class DecisionCounts:
     def __init__(self) -> None:
         self._statuses, self._causes = Counter[str](), Counter[str]()
         self._reasons: dict[str, str] = {}
+        self._thumbs: dict[str, Counter[str]] = {}
+        self._watch: LossWatch | None = None
         self._lock = threading.Lock()
+
+    def promise(self, max_gold_loss: float) -> None:
+        """Watches a promise from now on, in place of an earlier one."""
+        with self._lock:
+            self._watch = LossWatch(max_gold_loss)
+
+    def note(self, decision: Decision, gold: Sequence[bool] | None, thumb: Thumb | None) -> None:
+        """Takes what became known about a decision; warns if its promise turns out to be broken."""
+        gone = decision.dropped or decision.would_drop
+        given = len(decision.kept) + len(decision.dropped)
+        if gold is not None and len(gold) != given:
+            raise InvalidInput(
+                "gold", gold, f"a flag for each of the {given} passages that were given, in their order"
+            )
+        if thumb not in (None, "up", "down"):
+            raise InvalidInput("thumb", thumb, "'up' or 'down'")
+        broken = ""
+        with self._lock:
+            if thumb is not None:
+                self._thumbs.setdefault("dropped" if decision.dropped else "kept", Counter())[thumb] += 1
+            if gold is not None and any(gold) and (watch := self._watch) is not None:
+                was_broken = watch.is_broken
+                watch.add(sum(bool(gold[drop.position - 1]) for drop in gone) / sum(map(bool, gold)))
+                if watch.is_broken and not was_broken:
+                    broken = f"{watch.total / watch.count:.1%} of gold in {watch.count} labelled decisions"
+        if broken:
+            NOTICES.warn(
+                "guard promise",
+                f"A guard drops more gold than its calibration promised: {broken}. Calibrate again, on recent "
+                "retrievals.",
+            )
 
     def count(self, decision: Decision, cause: str) -> None:
         """Counts a decision; warns, at most once a minute a cause, where there is a cause."""
@@ -74,6 +130,11 @@ class DecisionCounts:
     def snapshot(self) -> GuardHealth:
         """Returns the numbers so far."""
         with self._lock:
+            watch, promise = self._watch, None
+            if watch is not None:
+                loss = watch.total / watch.count if watch.count else None
+                promise = PromiseHealth(watch.limit, watch.count, loss, watch.is_broken)
             return GuardHealth(
-                self._statuses.total(), dict(self._statuses), dict(self._causes), reasons=dict(self._reasons)
-            )
+                self._statuses.total(), dict(self._statuses), dict(self._causes), dict(self._reasons), promise,
+                {name: dict(counts) for name, counts in self._thumbs.items()},
+            )  # fmt: skip

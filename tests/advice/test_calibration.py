@@ -16,6 +16,7 @@ from ragguard.advice.calibration import (
 )
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.guard.calibration import Calibration
+from ragguard.metrics.conformal import Promise
 from ragguard.storage.files.calibration import check_same
 
 LEVELS = [0.0, 0.1, 0.25, 0.5, 0.5, 0.75, 0.9, 1.0]
@@ -56,7 +57,7 @@ def by_definition(traces, max_loss):
 @given(TRACES, st.sampled_from([0.25, 0.3, 0.5, 0.8]))
 def test_the_threshold_is_the_least_that_keeps_the_bound(traces, max_loss):
     level, mean = by_definition(traces, max_loss)
-    threshold, found, saved = choose_threshold(traces, max_loss)
+    threshold, found, saved, _ = choose_threshold(traces, Promise(max_loss))
     assert found == pytest.approx(mean)
     assert [stop_at(trace.sufficiency, threshold) - 1 for trace in traces] == [
         stop(one, level) for one in traces
@@ -83,22 +84,28 @@ def cost(traces, threshold):
     return np.mean([one.correct[-1] - one.correct[stop_at(one.sufficiency, threshold) - 1] for one in traces])
 
 
-@pytest.mark.parametrize(("max_loss", "n", "draws"), [(0.05, 40, 250), (0.1, 60, 120), (0.02, 120, 80)])
-def test_the_expected_loss_on_new_runs_stays_at_the_promise(max_loss, n, draws):
+@pytest.mark.parametrize(
+    ("max_loss", "n", "draws", "confidence"),
+    [(0.05, 40, 250, None), (0.1, 60, 120, None), (0.02, 120, 80, None), (0.1, 60, 120, 0.9)],
+)
+def test_the_loss_on_new_runs_stays_at_the_promise_in_expectation_or_with_its_confidence(
+    max_loss, n, draws, confidence
+):
     rng = np.random.default_rng(int(1000 * max_loss))
-    losses, stops = [], []
-    for _ in range(draws):
-        threshold, _, saved = choose_threshold(draw(rng, n), max_loss)
-        losses.append(cost(draw(rng, 100), threshold))
-        stops.append(saved)
+    drawn = [choose_threshold(draw(rng, n), Promise(max_loss, confidence)) for _ in range(draws)]
+    losses = [cost(draw(rng, 400 if confidence else 100), choice.threshold) for choice in drawn]
     error = np.std(losses) / math.sqrt(draws)
     assert np.mean(losses) <= max_loss + 2 * error
-    assert np.mean(stops) > 0.02, "a promise that is kept by never stopping is no help"
+    assert np.mean([choice.saved for choice in drawn]) > 0.02, (
+        "a promise that is kept by never stopping is no help"
+    )
+    if confidence is not None:
+        assert np.mean(np.array(losses) > max_loss) <= 1 - confidence + 2 * math.sqrt(0.09 / draws)
 
 
 def test_a_larger_loss_lets_runs_stop_earlier():
     traces = draw(np.random.default_rng(3), 300)
-    thresholds = [choose_threshold(traces, loss)[0] for loss in (0.01, 0.05, 0.2, 0.9)]
+    thresholds = [choose_threshold(traces, Promise(loss)).threshold for loss in (0.01, 0.05, 0.2, 0.9)]
     assert thresholds == sorted(thresholds, reverse=True)
     assert thresholds[-1] < thresholds[0]
 
@@ -106,13 +113,14 @@ def test_a_larger_loss_lets_runs_stop_earlier():
 def test_sufficiency_that_says_nothing_never_stops_a_run():
     """The answers get right at the end alone, and the sufficiency is as high before."""
     traces = [Trace([0.9, 0.8], [0.0, 1.0])] * 60
-    threshold, found, saved = choose_threshold(traces, 0.02)
+    threshold, found, saved, _ = choose_threshold(traces, Promise(0.02))
     assert (found, saved) == (0.0, 0.0)
     assert threshold > 0.9
 
 
 def test_runs_that_are_right_at_once_stop_at_once():
-    threshold, found, saved = choose_threshold([Trace([0.1, 0.2, 0.3, 0.4], [1.0] * 4)] * 60, 0.02)
+    made = [Trace([0.1, 0.2, 0.3, 0.4], [1.0] * 4)] * 60
+    threshold, found, saved, _ = choose_threshold(made, Promise(0.02))
     assert (threshold, found, saved) == (0.0, 0.0, 0.75)
 
 
@@ -143,7 +151,7 @@ def test_a_calibration_is_saved_and_loaded(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"kind": "advice", "format": 1}', '{"kind": "advice", "format": 2}']
+    "text", ["", "{}", "[]", '{"kind": "advice", "format": 2}', '{"kind": "advice", "format": 3}']
 )
 def test_a_file_that_is_none_is_refused(tmp_path, text):
     path = tmp_path / "advice.json"

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from ragguard import Passage, RagGuard, RetrievalStep, Run
 from ragguard.advice.calibration import AdviceCalibration
 from ragguard.advice.evidence import THRESHOLD, Evidence, judge, sufficiency
+from ragguard.advice.sub_questions import completed
 from ragguard.scorers.contested import Conflict
 
 
@@ -111,3 +113,45 @@ def test_the_expected_gain_is_that_of_the_posterior(covered, turns):
     drawn = np.random.default_rng(1).beta(1 + closing, 1 + turns - closing, 200_000) / 3
     assert found.expected_gain == pytest.approx(drawn.mean(), abs=2e-3)
     assert found.stderr == pytest.approx(drawn.std(), abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("sub_question", "whole"),
+    [
+        ("Where was that person born?", "Where was Ada Berg born?"),
+        ("What is that person's profession?", "What is Ada Berg's profession?"),
+        (
+            "When did she found it, and who is her brother?",
+            "When did Ada Berg found it, and who is Ada Berg's brother?",
+        ),
+        ("Who leads the firm that employs Ole?", "Who leads the firm that employs Ole?"),
+        ("Is it true that towns grow?", "Is it true that towns grow?"),
+    ],
+)
+def test_sub_question_that_refers_to_an_answer_is_completed_with_it(sub_question, whole):
+    assert completed(sub_question, "Ada Berg") == whole
+
+
+QUESTION = "Please, what is the birth year of the spouse of Egon Rosstrom?"
+SPOUSE = "Notably, the spouse of Egon Rosstrom is Pedro Backman."
+OTHER = (
+    "It was in 1864 that Zita Hagholm was born. Indeed, the birthplace of Anton Ahllund is Lower Tarnford."
+)
+YEAR = "In fact, Pedro Backman was born in 1872."
+
+
+@pytest.mark.parametrize(("second", "action"), [([], "continue"), ([YEAR], "answer")])
+async def test_fact_about_somebody_else_does_not_answer_the_second_half_of_a_question(second, action):
+    """nano splits the question by itself, and its second half is "In which year was that person born?"."""
+    asked = ["Who is married to Egon Rosstrom?", "In which year was Pedro Backman born?"]
+    read = [[SPOUSE, OTHER], second]
+    steps = [
+        RetrievalStep(f"s{at}", "r", at, at, query=query, passages=list(map(Passage, texts)))
+        for at, (query, texts) in enumerate(zip(asked, read, strict=True))
+        if texts
+    ]
+    async with RagGuard("nano", store=None, scorers=()) as rg:
+        advice = await rg.advice.aadvise(Run("r", QUESTION, steps=steps, status="open"), 600_000)
+    assert (advice.action, advice.status) == (action, "judged")
+    if not second:
+        assert any("Pedro Backman" in text for text in advice.open_sub_questions)

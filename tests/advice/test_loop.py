@@ -7,6 +7,7 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard, world
 from ragguard.advice.loop import HopAdvice, LoopAdviser, note_of
+from ragguard.errors import InvalidInput
 from ragguard.records import Advice
 
 OPEN = ["Who founded it?", "Where is it?"]
@@ -44,9 +45,12 @@ def test_nothing_is_asked_before_the_first_hop_and_after_the_last():
         assert adviser.after(0) == HopAdvice(False)
         assert adviser.after(2).enough
         assert adviser.after(3).enough
+        assert LoopAdviser(max_hops=3, min_hops=2).after(1) == HopAdvice(False)
         assert engine.calls == []
         assert adviser.after(1).advice is not None
         assert engine.calls
+    with pytest.raises(InvalidInput, match="min_hops"):
+        LoopAdviser(max_hops=2, min_hops=3)
 
 
 def test_hops_in_a_row_that_bring_nothing_end_the_loop_and_that_is_said(caplog):
