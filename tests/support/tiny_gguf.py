@@ -110,3 +110,100 @@ def _paired(matrix: np.ndarray, heads: int) -> np.ndarray:
     rows, width = matrix.shape
     paired = matrix.reshape(heads, 2, rows // heads // 2, width).swapaxes(1, 2).reshape(rows, width)
     return np.ascontiguousarray(paired)
+
+
+def make_gemma(directory: Path, *, context: int = 256) -> tuple[Path, Path]:
+    """Writes a random Gemma 3 without a chat template, whose first layers look back 16 tokens and whose last one is
+    global; returns the checkpoint's folder and the GGUF file."""
+    import torch
+    from gguf import GGUFWriter, TokenType
+    from tokenizers import AddedToken, Tokenizer, decoders, normalizers, processors, trainers
+    from tokenizers.models import BPE
+    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+
+    tokenizer = Tokenizer(BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    special = ["<pad>", "<eos>", "<bos>", "<unk>"]
+    bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
+    trainer = trainers.BpeTrainer(vocab_size=520, special_tokens=[*special, *bytes_], show_progress=False)
+    tokenizer.train_from_iterator(["\n".join([" ".join(WORDS)] * 3)], trainer)
+    data = json.loads(tokenizer.to_str())
+    data["added_tokens"] = [token for token in data["added_tokens"] if token["content"] in special]
+    tokenizer = Tokenizer.from_str(json.dumps(data))
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in special])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<bos> $A", special_tokens=[("<bos>", special.index("<bos>"))]
+    )
+    checkpoint = directory / "gemma"
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(checkpoint / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": context, "bos_token": "<bos>",
+        "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>", "clean_up_tokenization_spaces": False,
+    }  # fmt: skip
+    (checkpoint / "tokenizer_config.json").write_text(json.dumps(settings))
+    torch.manual_seed(0)
+    config = Gemma3TextConfig(
+        vocab_size=tokenizer.get_vocab_size(), hidden_size=64, intermediate_size=128, num_hidden_layers=6, head_dim=32,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=context, initializer_range=0.1,
+        query_pre_attn_scalar=32, sliding_window=16, rope_theta=1_000_000.0, rope_local_base_freq=10_000.0,
+        bos_token_id=2, eos_token_id=1, pad_token_id=0, torch_dtype="float32",
+    )  # fmt: skip
+    model = Gemma3ForCausalLM(config)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "norm" in name:
+                weight += 0.2 * torch.randn_like(weight)
+    model.save_pretrained(checkpoint)
+
+    path = directory / "gemma.gguf"
+    writer = GGUFWriter(path, "gemma3")
+    writer.add_name("tiny gemma")
+    writer.add_context_length(context)
+    writer.add_embedding_length(64)
+    writer.add_block_count(6)
+    writer.add_feed_forward_length(128)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_key_length(32)
+    writer.add_value_length(32)
+    writer.add_sliding_window(16)
+    writer.add_rope_freq_base(1_000_000.0)
+    writer.add_layer_norm_rms_eps(float(config.rms_norm_eps))
+    vocabulary = tokenizer.get_vocab()
+    tokens = sorted(vocabulary, key=vocabulary.get)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    # A vocabulary of SentencePiece ranks by scores what one of BPE ranks by its merges.
+    merged = ["".join(merge) for merge in data["model"]["merges"]]
+    ranks = {token: -float(rank) for rank, token in reversed(list(enumerate(merged)))}
+    writer.add_token_scores([ranks.get(token, -1000.0) for token in tokens])
+    kinds = dict.fromkeys(special, TokenType.CONTROL) | dict.fromkeys(bytes_, TokenType.BYTE)
+    writer.add_token_types([kinds.get(token, TokenType.NORMAL) for token in tokens])
+    writer.add_bos_token_id(2)
+    writer.add_eos_token_id(1)
+    writer.add_unk_token_id(3)
+    writer.add_add_space_prefix(False)
+    weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    writer.add_tensor("token_embd.weight", weights["model.embed_tokens.weight"])
+    writer.add_tensor("output_norm.weight", 1 + weights["model.norm.weight"])
+    names = {
+        "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+        "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+        "input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm",
+        "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
+    }  # fmt: skip
+    for layer in range(6):
+        for theirs, ours in names.items():
+            matrix = weights[f"model.layers.{layer}.{theirs}.weight"]
+            # The files hold the scale of a norm; the checkpoint holds it less one.
+            writer.add_tensor(f"blk.{layer}.{ours}.weight", 1 + matrix if "norm" in ours else matrix)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return checkpoint, path

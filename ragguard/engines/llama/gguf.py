@@ -1,4 +1,4 @@
-"""GGUF files: a model of the Llama architecture from such a file, with its tokenizer, computed on NumPy.
+"""GGUF files: a model of the architecture of Llama or Gemma 3 from such a file, with its tokenizer, computed on NumPy.
 
 The `gguf` library reads and dequantises, the `tokenizers` library makes tokens; both are imported when a file is
 read. A file of another architecture, a vocabulary of SentencePiece as Llama 2 has it, a file that is cut short, or no
@@ -26,12 +26,23 @@ _MATRICES = {
     "q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output", "gate": "ffn_gate", "up": "ffn_up",
     "down": "ffn_down", "input_norm": "attn_norm", "post_norm": "ffn_norm",
 }  # fmt: skip
+_NORMS = {
+    "q_norm": "attn_q_norm", "k_norm": "attn_k_norm", "attention_norm": "post_attention_norm",
+    "mlp_norm": "post_ffw_norm",
+}  # fmt: skip
+"""What a layer of Gemma 3 has beside that of Llama."""
+_ARCHITECTURES = ("llama", "gemma3")
+_GEMMA_LOCAL_THETA, _GEMMA_GLOBAL_EVERY = 10_000.0, 6
+"""What GGUF files of Gemma 3 leave out, since all of its sizes have it: the base of positions in local layers, and that
+each sixth layer is global."""
 
 _INSTEAD = (
-    "serve the model with llama.cpp and give the server's address, which keeps likelihoods (Ollama's does not), or "
-    "save it with transformers and give hf:FOLDER"
+    "give hf:FILE.gguf, so that transformers reads it, or serve it with llama.cpp and give the server's address; both "
+    "keep likelihoods (Ollama does not)"
 )
 """The ways to use another model with all its numbers."""
+_MOST_TEMPLATED = 2**24
+"""The most characters that a file's chat template may make of a conversation, beside the conversation itself."""
 
 
 class GgufFile:
@@ -41,6 +52,8 @@ class GgufFile:
         self.path = path
         self._fields = reader.fields
         self._tensors = {tensor.name: tensor for tensor in reader.tensors}
+        self.architecture = str(self.value("general.architecture", ""))
+        self.is_gemma = self.architecture == "gemma3"
 
     def value(self, key: str, default: Any = None) -> Any:
         """Returns a value of the metadata."""
@@ -52,30 +65,40 @@ class GgufFile:
         try:
             embed = self._read("token_embd.weight")
             heads, width = self._number("attention.head_count"), self._number("embedding_length")
+            more: dict[str, Any] = {}
+            if self.is_gemma:
+                more = {
+                    "embedding_scale": width**0.5, "gelu": True, "window": self._number("attention.sliding_window", 0),
+                    "local_rope_theta": _GEMMA_LOCAL_THETA, "global_every": _GEMMA_GLOBAL_EVERY,
+                }  # fmt: skip
+            head = self._number("rope.dimension_count", width // heads)
             config = Config(
                 hidden_size=width,
                 num_hidden_layers=self._number("block_count"),
                 num_attention_heads=heads,
                 num_key_value_heads=self._number("attention.head_count_kv", heads),
-                head_dim=self._number("rope.dimension_count", width // heads),
+                head_dim=self._number("attention.key_length", head) if self.is_gemma else head,
                 intermediate_size=self._number("feed_forward_length"),
-                rope_theta=float(self.value("llama.rope.freq_base", 10_000.0)),
-                rms_norm_eps=float(self.value("llama.attention.layer_norm_rms_epsilon", 1e-5)),
+                rope_theta=float(self.value(f"{self.architecture}.rope.freq_base", 10_000.0)),
+                rms_norm_eps=float(self.value(f"{self.architecture}.attention.layer_norm_rms_epsilon", 1e-5)),
                 max_position_embeddings=self._number("context_length"),
+                **more,
             )
             output = self._read("output.weight") if "output.weight" in self._tensors else None
             return Transformer(config, embed, self._read("output_norm.weight"), self._layers(config), output)
-        except (KeyError, TypeError, NotImplementedError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, NotImplementedError, MemoryError) as error:
             raise EngineRejected(
-                f"{self.path} is no complete Llama model, or has a quantisation that the gguf library cannot read "
-                f"({error!r}): get it again, or in another quantisation, such as Q8_0 or Q4_1"
+                f"{self.path} is no complete {self.architecture} model, or has a quantisation that the gguf library "
+                f"cannot read ({error!r}): get it again, or in another quantisation, such as Q8_0 or Q4_1"
             ) from error
 
     def _layers(self, config: Config) -> Iterator[LayerWeights]:
         for i in range(config.num_hidden_layers):
-            weights = {field: self._read(f"blk.{i}.{name}.weight") for field, name in _MATRICES.items()}
-            weights["q"] = _in_halves(weights["q"], config.num_attention_heads)
-            weights["k"] = _in_halves(weights["k"], config.num_key_value_heads)
+            names = _MATRICES | _NORMS if self.is_gemma else _MATRICES
+            weights = {field: self._read(f"blk.{i}.{name}.weight") for field, name in names.items()}
+            if not self.is_gemma:
+                weights["q"] = _in_halves(weights["q"], config.num_attention_heads)
+                weights["k"] = _in_halves(weights["k"], config.num_key_value_heads)
             yield LayerWeights(**weights)
 
     def _read(self, name: str) -> Floats:
@@ -85,7 +108,7 @@ class GgufFile:
         return np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
 
     def _number(self, key: str, default: int | None = None) -> int:
-        return int(self.value(f"llama.{key}", default))
+        return int(self.value(f"{self.architecture}.{key}", default))
 
 
 def open_gguf(path: str | Path) -> GgufFile:
@@ -100,13 +123,15 @@ def open_gguf(path: str | Path) -> GgufFile:
 
     try:
         found = GgufFile(file, GGUFReader(file))
-        kind, scaling = found.value("general.architecture"), found.value("llama.rope.scaling.type")
+        kind, scaling = found.architecture, found.value(f"{found.architecture}.rope.scaling.type")
     except Exception as error:  # the library raises ValueError, IndexError, KeyError and others
         raise EngineRejected(f"{file} is no GGUF file, or is cut short ({error}): get it again") from error
-    if kind != "llama" or scaling not in (None, "none", ""):
-        other = f"a model of the architecture {kind}" if kind != "llama" else "scaled rotary positions"
+    if kind not in _ARCHITECTURES or scaling not in (None, "none", ""):
+        other = (
+            f"a model of the architecture {kind}" if kind not in _ARCHITECTURES else "scaled rotary positions"
+        )
         raise EngineRejected(
-            f"{file} holds {other}; only the plain Llama architecture is computed here: {_INSTEAD}"
+            f"{file} holds {other}; only plain Llama and small Gemma 3 models are computed here: {_INSTEAD}"
         )
     return found
 
@@ -124,6 +149,8 @@ _LLAMA3 = (
     r"\s+(?!\S)|\s+"
 )
 _SPLITS = ("smollm", "gpt-2", "default", "llama-bpe")
+_SPACE = "▁"
+"""How vocabularies of SentencePiece write a space."""
 
 
 class GgufTokenizer:
@@ -161,17 +188,25 @@ class GgufTokenizer:
         self, turns: Sequence[Mapping[str, str]], tokenize: bool, add_generation_prompt: bool, **settings: Any
     ) -> str:
         """Returns the conversation as the text that the model was trained on."""
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
+        from jinja2 import TemplateRuntimeError
 
         # A template that refuses a conversation calls what is undefined here, which raises a TemplateError, too.
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        return environment.from_string(str(self.chat_template)).render(
+        template = _sandbox(trim_blocks=True, lstrip_blocks=True).from_string(str(self.chat_template))
+        pieces, room = list[str](), _MOST_TEMPLATED + sum(len(turn["content"]) for turn in turns)
+        for piece in template.generate(
             messages=turns,
             add_generation_prompt=add_generation_prompt,
             bos_token=self._named("bos"),
             eos_token=self._named("eos"),
             **settings,
-        )
+        ):
+            pieces.append(piece)
+            room -= len(piece)
+            if room < 0:
+                raise TemplateRuntimeError(
+                    f"the chat template of {self._file.path} makes more than a prompt of it"
+                )
+        return "".join(pieces)
 
     def _id(self, name: str) -> int | None:
         """Returns the id of the token with a role, such as `bos`."""
@@ -183,34 +218,80 @@ class GgufTokenizer:
         return "" if token is None else self._tokens[token]
 
 
+def _sandbox(**settings: Any) -> Any:
+    """Returns an environment in which a template of somebody else's can neither call what it likes nor multiply texts
+    until they take all memory."""
+    from jinja2 import TemplateRuntimeError
+    from jinja2.runtime import Context
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Sandbox(ImmutableSandboxedEnvironment):
+        intercepted_binops = frozenset({"*", "**", "%"})
+
+        def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+            numbers = isinstance(left, int | float) and isinstance(right, int | float)
+            if not numbers or (operator == "**" and right > 64):
+                raise TemplateRuntimeError(f"{operator} of this kind is not allowed in a chat template")
+            return super().call_binop(context, operator, left, right)
+
+    return Sandbox(**settings)
+
+
 def _made(file: GgufFile, tokens: list[str], added: Mapping[str, bool]) -> Any:
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     kind, split = file.value("tokenizer.ggml.model"), file.value("tokenizer.ggml.pre", "default")
-    if kind != "gpt2" or split not in _SPLITS:
-        raise EngineRejected(
-            f"{file.path} has a tokenizer of the kind {kind} ({split}); known is gpt2 ({', '.join(_SPLITS)}): "
-            f"{_INSTEAD}"
-        )
     vocabulary = {token: i for i, token in enumerate(tokens)}
-    merges = [tuple(merge.split(" ", 1)) for merge in file.value("tokenizer.ggml.merges", [])]
-    llama3 = split == "llama-bpe"
-    made = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=llama3))
-    steps: list[Any] = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not llama3)]
-    if split == "smollm":
-        steps.insert(0, pre_tokenizers.Digits(individual_digits=True))
-    if llama3:
-        steps.insert(0, pre_tokenizers.Split(Regex(_LLAMA3), behavior="isolated"))
-    made.pre_tokenizer = pre_tokenizers.Sequence(steps)
-    made.decoder = decoders.ByteLevel()
+    if file.is_gemma and kind == "llama" and not file.value("tokenizer.ggml.add_space_prefix", True):
+        merges = _merges_of(tokens, file.value("tokenizer.ggml.scores", []), vocabulary)
+        unknown = tokens[int(file.value("tokenizer.ggml.unknown_token_id", 0))]
+        made = Tokenizer(
+            models.BPE(vocab=vocabulary, merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
+        )
+        made.normalizer = normalizers.Replace(" ", _SPACE)
+        made.decoder = decoders.Sequence(
+            [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+        )
+    elif kind == "gpt2" and split in _SPLITS:
+        merges = [tuple(merge.split(" ", 1)) for merge in file.value("tokenizer.ggml.merges", [])]
+        llama3 = split == "llama-bpe"
+        made = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=llama3))
+        steps: list[Any] = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not llama3)]
+        if split == "smollm":
+            steps.insert(0, pre_tokenizers.Digits(individual_digits=True))
+        if llama3:
+            steps.insert(0, pre_tokenizers.Split(Regex(_LLAMA3), behavior="isolated"))
+        made.pre_tokenizer = pre_tokenizers.Sequence(steps)
+        made.decoder = decoders.ByteLevel()
+    else:
+        raise EngineRejected(
+            f"{file.path} has a tokenizer of the kind {kind} ({split}); known is gpt2 ({', '.join(_SPLITS)}), and that "
+            f"of Gemma 3: {_INSTEAD}"
+        )
     made.add_tokens(
         [AddedToken(token, normalized=False, special=special) for token, special in added.items()]
     )
     return made
 
 
+def _merges_of(
+    tokens: Sequence[str], scores: Sequence[float], vocabulary: Mapping[str, int]
+) -> list[tuple[str, str]]:
+    """Returns the merges of a vocabulary of SentencePiece, which names none: a token is made of any two that it is put
+    together of, those of a higher score first."""
+    found = []
+    for token, score in zip(tokens, scores, strict=True):
+        halves = [(token[:at], token[at:]) for at in range(1, len(token))]
+        known = [(one, other) for one, other in halves if one in vocabulary and other in vocabulary]
+        known.sort(key=lambda pair: (vocabulary[pair[0]], vocabulary[pair[1]]))
+        found += [(-score, pair) for pair in known]
+    found.sort(key=lambda ranked: ranked[0])
+    return [pair for _, pair in found]
+
+
 class GgufEngine(LocalEngine):
-    """A Llama-family model from a GGUF file, on NumPy: exact probabilities, no server, no GPU. Needs the extra `smol`.
+    """A model of the architecture of Llama or Gemma 3 from a GGUF file, on NumPy: exact probabilities, no server, no
+    GPU. Needs the extra `smol`.
 
     Args:
         path: The GGUF file.

