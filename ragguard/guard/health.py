@@ -37,7 +37,7 @@ class GuardOutcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PromiseHealth:
-    """What labelled decisions say of a calibration's promise."""
+    """The state of a calibration's promise, by labelled decisions."""
 
     limit: float
     """The share of gold passages that may be dropped."""
@@ -133,8 +133,14 @@ class DecisionCounts:
             watch, promise = self._watch, None
             if watch is not None:
                 loss = watch.total / watch.count if watch.count else None
-                promise = PromiseHealth(watch.limit, watch.count, loss, watch.is_broken)
+                promise = PromiseHealth(
+                    watch.limit, labelled=watch.count, gold_loss=loss, broken=watch.is_broken
+                )
             return GuardHealth(
-                self._statuses.total(), dict(self._statuses), dict(self._causes), dict(self._reasons), promise,
-                {name: dict(counts) for name, counts in self._thumbs.items()},
-            )  # fmt: skip
+                decisions=self._statuses.total(),
+                statuses=dict(self._statuses),
+                causes=dict(self._causes),
+                reasons=dict(self._reasons),
+                promise=promise,
+                thumbs={name: dict(counts) for name, counts in self._thumbs.items()},
+            )

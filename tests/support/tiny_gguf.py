@@ -18,7 +18,9 @@ TEMPLATE = (
 )
 
 
-def make_gguf(directory: Path, *, context: int = 1024, architecture: str = "llama") -> tuple[Path, Path]:
+def make_gguf(
+    directory: Path, *, context: int = 1024, architecture: str = "llama", template: str = TEMPLATE
+) -> tuple[Path, Path]:
     """Writes the model to `directory`; returns the checkpoint's folder and the GGUF file."""
     import torch
     from gguf import GGUFWriter, TokenType
@@ -84,7 +86,7 @@ def make_gguf(directory: Path, *, context: int = 1024, architecture: str = "llam
     )
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
-    writer.add_chat_template(TEMPLATE)
+    writer.add_chat_template(template)
     names = {
         "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
         "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",

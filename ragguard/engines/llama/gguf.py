@@ -30,10 +30,10 @@ _NORMS = {
     "q_norm": "attn_q_norm", "k_norm": "attn_k_norm", "attention_norm": "post_attention_norm",
     "mlp_norm": "post_ffw_norm",
 }  # fmt: skip
-"""What a layer of Gemma 3 has beside that of Llama."""
+"""The further norms of a layer of Gemma 3."""
 _ARCHITECTURES = ("llama", "gemma3")
 _GEMMA_LOCAL_THETA, _GEMMA_GLOBAL_EVERY = 10_000.0, 6
-"""What GGUF files of Gemma 3 leave out, since all of its sizes have it: the base of positions in local layers, and that
+"""The settings that GGUF files of Gemma 3 leave out, since all of its sizes have them: the base of positions in local layers, and that
 each sixth layer is global."""
 
 _INSTEAD = (
@@ -41,7 +41,7 @@ _INSTEAD = (
     "keep likelihoods (Ollama does not)"
 )
 """The ways to use another model with all its numbers."""
-_MOST_TEMPLATED = 2**24
+_MOST_TEMPLATED = 2**22
 """The most characters that a file's chat template may make of a conversation, beside the conversation itself."""
 
 

@@ -215,7 +215,7 @@ class _Norms(NamedTuple):
     """The scales of the norms of one layer that are not multiplied into its matrices; None for one that it lacks."""
 
     heads: Floats | None
-    """Of the queries and keys of each head: (heads, head size)."""
+    """The scales of the queries and keys of each head: (heads, head size)."""
     attention: Floats | None
     mlp: Floats | None
 

@@ -59,9 +59,10 @@ def checked_name(name: str) -> str:
     """Returns a model's folder, its GGUF file, or its name on the hub; refuses a folder without a model."""
     folder = Path(name).expanduser()
     if folder.is_file() and folder.suffix == ".gguf":
-        for package in ("gguf", "accelerate"):
-            if find_spec(package) is None:
-                raise MissingDependency(package, "a GGUF file in transformers", package)
+        if find_spec("gguf") is None or find_spec("accelerate") is None:
+            raise InvalidInput(
+                "model", name, "read by transformers with two more packages: pip install accelerate gguf"
+            )
         return str(folder)
     if (folder.exists() or name.startswith((".", "/", "~"))) and not (folder / "config.json").is_file():
         raise InvalidInput("model", name, "a folder with a config.json, a GGUF file, or a name on the hub")
@@ -214,8 +215,12 @@ class HfTokens:
     def _text(self, prompt: Prompt) -> str:
         if self.plain:
             return plain_text(prompt.messages) + self.ending
-        messages = folded(prompt.messages) if self.folds else prompt.messages
-        return self._templated(messages) + self.ending
+        from jinja2 import TemplateError
+
+        try:
+            return self._templated(folded(prompt.messages) if self.folds else prompt.messages) + self.ending
+        except TemplateError as error:
+            raise EngineRejected(f"the model's chat template refuses a conversation: {error}") from error
 
     def _encode(self, texts: Sequence[str], *, begin: bool = True) -> list[list[int]]:
         # An unpaired surrogate is no text that a tokenizer takes; it becomes a question mark.

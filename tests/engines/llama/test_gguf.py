@@ -5,8 +5,10 @@ fetched whole or not at all.
 import asyncio
 import hashlib
 import os
+import struct
 import subprocess
 import zipfile
+from importlib.util import find_spec
 from itertools import chain
 
 import numpy as np
@@ -19,7 +21,7 @@ from ragguard.cli.app import app
 from ragguard.engines.connect import open_engine
 from ragguard.engines.llama import smol
 from ragguard.engines.llama.gguf import GgufTokenizer, open_gguf
-from ragguard.errors import EngineRejected, FetchFailed, InvalidInput
+from ragguard.errors import EngineRejected, FetchFailed, InvalidInput, RagguardError
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +94,45 @@ def test_gemma_that_users_have_is_read_as_transformers_reads_it():
     assert [round(one.total, 2) for one in row] == [-0.38, -10.39]
 
 
+async def test_file_through_transformers_gives_the_numbers_of_its_checkpoint_or_names_what_is_missing(made):
+    checkpoint, path = made
+    if find_spec("accelerate") is None:
+        with pytest.raises(InvalidInput, match="pip install accelerate gguf"):
+            open_engine(f"hf:{path}")
+        return
+    of_file, of_folder = open_engine(f"hf:{path}"), open_engine(f"hf:{checkpoint}")
+    one, other = await of_file.label_probs(PROMPTS, LABELS), await of_folder.label_probs(PROMPTS, LABELS)
+    assert np.allclose(one.p, other.p, atol=1e-5)
+    await of_file.aclose()
+    await of_folder.aclose()
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ 'a' * 10000000000 }}",
+        "{{ '%10000000000d' % 1 }}",
+        "{{ 9 ** 99999999 }}",
+        "{% for i in range(99999) %}{% for j in range(99999) %}aaaaaaaaaaaaaaaa{% endfor %}{% endfor %}",
+    ],
+)
+async def test_template_that_would_take_all_memory_is_refused(tmp_path, template):
+    path = make_gguf(tmp_path, template=template)[1]
+    with pytest.raises(RagguardError, match="template"):
+        await open_engine(f"gguf:{path}").label_probs(["Who?"], ["A"])
+
+
+def test_nested_arrays_in_a_header_are_refused(made, tmp_path):
+    whole = made[1].read_bytes()
+    nested = tmp_path / "nested.gguf"
+    key = b"deep"
+    arrays = b"".join(struct.pack("<IQ", 9, 1) for _ in range(200_000)) + struct.pack("<IQ", 4, 0)
+    header = whole[:8] + struct.pack("<QQ", 0, 1) + struct.pack("<Q", len(key)) + key + struct.pack("<I", 9)
+    nested.write_bytes(header + arrays)
+    with pytest.raises(EngineRejected, match="is no GGUF file"):
+        open_engine(f"gguf:{nested}")
+
+
 def test_tokenizer_makes_the_tokens_of_transformers(either):
     from transformers import AutoTokenizer
 
@@ -132,7 +173,7 @@ def test_file_that_is_no_gguf_or_cut_short_is_refused(made, tmp_path, length):
 
 def test_model_of_another_architecture_is_refused_with_the_way_out(tmp_path):
     _, path = make_gguf(tmp_path, architecture="mamba")
-    with pytest.raises(EngineRejected, match=r"architecture mamba.*llama\.cpp.*hf:FOLDER"):
+    with pytest.raises(EngineRejected, match=r"architecture mamba.*hf:FILE\.gguf.*llama\.cpp"):
         open_engine(f"gguf:{path}")
 
 
@@ -140,7 +181,7 @@ def test_vocabulary_of_another_kind_is_refused_with_the_way_out(made, monkeypatc
     file = open_gguf(made[1])
     kinds = {"tokenizer.ggml.model": "llama"}
     monkeypatch.setattr(file, "value", lambda key, default=None: kinds.get(key, default))
-    with pytest.raises(EngineRejected, match=r"of the kind llama .*llama\.cpp.*hf:FOLDER"):
+    with pytest.raises(EngineRejected, match=r"of the kind llama .*hf:FILE\.gguf.*llama\.cpp"):
         GgufTokenizer(file)
 
 
