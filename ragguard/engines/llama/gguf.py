@@ -33,8 +33,8 @@ _NORMS = {
 """The further norms of a layer of Gemma 3."""
 _ARCHITECTURES = ("llama", "gemma3")
 _GEMMA_LOCAL_THETA, _GEMMA_GLOBAL_EVERY = 10_000.0, 6
-"""The settings that GGUF files of Gemma 3 leave out, since all of its sizes have them: the base of positions in local layers, and that
-each sixth layer is global."""
+"""The settings that GGUF files of Gemma 3 leave out, since all of its sizes have them: the base of positions in local
+layers, and that each sixth layer is global."""
 
 _INSTEAD = (
     "give hf:FILE.gguf, so that transformers reads it, or serve it with llama.cpp and give the server's address; both "
