@@ -75,7 +75,7 @@ def _open() -> Loaded:
 def load_network() -> Network:
     """Returns the network with the weights that ship with the package."""
     config, weights = _shipped("config.json"), _weights()
-    whole = Config(**{field.name: config[field.name] for field in fields(Config)})
+    whole = Config(**{field.name: config[field.name] for field in fields(Config) if field.name in config})
     layers = (
         LayerWeights(**{name: weights[name][i].astype(np.float32) for name in _MATRICES})
         for i in range(whole.num_hidden_layers)
