@@ -210,6 +210,68 @@ print(json.dumps({
     "entered": sorted(f"{Path(file).relative_to(root)} {name}" for file, name in functions),
 }))
 """
+STAYS = """
+import dataclasses, inspect, json, sys, threading
+from pathlib import Path
+root, mark = Path(sys.argv[1]), "Kvist"
+package = str(root / "ragguard") + "/"
+watching, computed, stays, looks = False, False, {}, {}
+
+def holds(value, depth=0):
+    if isinstance(value, str):
+        return mark in value
+    if depth > 5 or isinstance(value, (int, float, bytes, type(None))):
+        return False
+    if isinstance(value, dict):
+        return any(holds(item, depth + 1) for item in (*list(value)[:4], *list(value.values())[:4]))
+    if isinstance(value, (list, tuple, set)):
+        return any(holds(item, depth + 1) for item in list(value)[:4])
+    if dataclasses.is_dataclass(value) and not isinstance(value, type) and type(value).__name__ in CARRIERS:
+        return any(holds(getattr(value, one.name, None), depth + 1) for one in dataclasses.fields(value))
+    return False
+
+def see(frame, event, argument):
+    global watching, computed
+    code = frame.f_code
+    if computed or event not in ("call", "return") or not code.co_filename.startswith(package):
+        return
+    name, file = code.co_qualname, code.co_filename.removeprefix(package)
+    watching = watching or name == "Utility.score"
+    if not watching or "<" in name.split(".")[-1]:
+        return
+    waits = bool(code.co_flags & inspect.CO_COROUTINE)
+    if event == "return":  # a function that returns a coroutine hands the prompt on, too
+        if file in looks and inspect.iscoroutine(argument):
+            stays.setdefault(file, looks.pop(file))
+        return
+    given = [frame.f_locals.get(one) for one in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]]
+    computes = file.startswith("engines/llama") and name.endswith("logprobs")
+    if computes or any(holds(one) for one in given):
+        if waits or computes:
+            looks.pop(file, None)
+            stays.setdefault(file, name)
+        elif file not in stays:
+            looks.setdefault(file, name)
+    computed = computes
+
+threading.setprofile(see)
+from ragguard import Passage, RagGuard
+
+rg = RagGuard("nano", scorers=("utility",), store=None)
+with rg.run("who founded the firm Kvist?") as run:
+    run.retrieved("who founded the firm Kvist?", [Passage("Ada Berg founded the firm Kvist in Oslo.")])
+assert rg.flush(60)
+rg.close()
+print(json.dumps([stays, looks]))
+"""
+"""The stays of a prompt on its way through utility, from the scorer to the model: the files in which it waits for its
+answer (asynchronous functions that are given its text, in a text, a prompt, a question or a request), and the model.
+Apart from these, the files that only look at it and return, such as to render it, to key it or to count its tokens.
+Each file with its first such function. What each stay is for: `passages` puts the questions of a passage, `asker` makes
+one wave of those of all scorers, `engine` is the seam between verbs and models, `cache` asks nothing twice, `coalesce`
+makes batches, `priority` bounds what is in flight, `retry` repeats, `token_model` turns labels into tokens,
+`local_engine` computes in a thread, the tokenizer and the network are the model."""
+CARRIERS = ("Prompt", "Message", "LabelQuestion", "LabelRequest", "Template", "Passage")
 PROMPT = (
     WALKED
     + '''
@@ -321,6 +383,11 @@ def public_names(root: Path) -> dict[str, int]:
     return dict(in_checkout(root, code))
 
 
+def stays_of() -> str:
+    """Returns the program that counts the stays of a prompt."""
+    return STAYS.replace("CARRIERS", repr(CARRIERS))
+
+
 def floors(root: Path) -> dict[str, int]:
     """Returns the floors to which a checkout's imports are held."""
     return dict(runpy.run_path(str(root / "tests" / "support" / "floors.py"))["FLOORS"])
@@ -352,6 +419,9 @@ def main() -> None:
     print(
         f"\na document's way from LangChain's callback climbs back {len(climbs)} times: {'; '.join(climbs)}"
     )
+    for what, found in zip(("waits in", "is looked at in"), in_checkout(root, stays_of()), strict=True):
+        named = ", ".join(f"{file} ({name})" for file, name in found.items())
+        print(f"\na prompt on its way through utility {what} {len(found)} files: {named}")
     whole = in_checkout(root, END_TO_END)
     stacks = ", ".join(f"{name} {depth}" for name, depth in whole["deepest"].items())
     print(

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 
 from ragguard.engines.base import Message, Prompt, Sample
 from ragguard.engines.chat_frames import QUESTION, begun_thought, without_reasoning
-from ragguard.engines.http.http_client import HttpClient
+from ragguard.engines.http.http_client import HttpClient, notice_other_model
 from ragguard.engines.http.replies import choices_of, needed, optional, unexpected, usage_of
 from ragguard.engines.labels import ABSTENTION, CONTRASTS, checked_logprob, upper_bound
 from ragguard.engines.requests import DrawRequest
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
-from ragguard.runtime.faults import NOTICES
 
 LABEL_TOKENS = 8
 """The most tokens of an answer that is to be a label."""
@@ -125,21 +124,8 @@ async def ask(
     answer = await client.ask("/chat/completions", body, deadline=request.deadline)
     url = f"{client.address.base}/chat/completions"
     found = choices_of(answer, url)
-    _notice_other_model(client, model, answer.get("model"))
+    notice_other_model(client, model, answer.get("model"))
     return list(map(partial(_choice, answer, url), found)), usage_of(answer, 1)
-
-
-def _notice_other_model(client: HttpClient, asked: str, answering: Any) -> None:
-    """Logs once that another model answers than the one that was asked for, such as the only one that is loaded."""
-    if not isinstance(answering, str) or client.address.is_azure:  # whose names are those of deployments
-        return
-    one, other = asked.lower(), answering.lower()
-    if one not in other and other not in one:
-        NOTICES.once(
-            f"{answering} answers for {asked} at {client.address.base}",
-            f"{client.address.base} was asked for {asked} and says that {answering} answers: scores are kept under "
-            f"{asked}; name the model that is meant, as {client.address.base}#{answering}",
-        )
 
 
 def _choice(answer: Mapping[str, Any], url: str, choice: Mapping[str, Any]) -> Choice:

@@ -39,6 +39,7 @@ from ragguard.errors import (
     InvalidInput,
 )
 from ragguard.runtime.deadline import until
+from ragguard.runtime.faults import NOTICES
 from ragguard.text.credentials import (
     Credentials,
     checked_headers,
@@ -270,6 +271,19 @@ class HttpClient:
                 "or --header 'api-key: KEY'"
             )
         return f"give the key as RAGGUARD_API_KEY; {name} goes only over https or to this machine"
+
+
+def notice_other_model(client: HttpClient, asked: str, answering: Any) -> None:
+    """Logs once that another model answers than the one that was asked for, such as the only one that is loaded."""
+    if not isinstance(answering, str) or client.address.is_azure:  # whose names are those of deployments
+        return
+    one, other = asked.lower(), answering.lower()
+    if one not in other and other not in one:
+        NOTICES.once(
+            f"{answering} answers for {asked} at {client.address.base}",
+            f"{client.address.base} was asked for {asked} and says that {answering} answers: scores are kept under "
+            f"{asked}; name the model that is meant, as {client.address.base}#{answering}",
+        )
 
 
 @dataclass(frozen=True, slots=True)

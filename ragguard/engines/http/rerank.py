@@ -17,7 +17,7 @@ from typing import Any
 
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.engine import ModelEngine
-from ragguard.engines.http.http_client import HttpClient
+from ragguard.engines.http.http_client import HttpClient, notice_other_model
 from ragguard.engines.http.replies import optional, unexpected, usage_of
 from ragguard.engines.ranking import KIND, NOTE, Ranker
 from ragguard.errors import EngineProtocolError, EngineRejected
@@ -116,6 +116,8 @@ class RerankEngine(ModelEngine):
         listed = answer
         if isinstance(answer, Mapping):
             listed = optional(answer, list, "results") or optional(answer, list, "data")
+            if self._model:
+                notice_other_model(self._client, self._model, answer.get("model"))
         url = f"{self._client.address.root if form.root else self._client.address.base}{form.path}"
         expected = f"a score for each of {len(passages)} passages, each once with its `index`"
         if not isinstance(listed, list) or len(listed) != len(passages):

@@ -143,7 +143,7 @@ def rows(*scores: object, first: int = 0) -> list[dict[str, object]]:
     return [{"index": at, "relevance_score": one} for at, one in enumerate(scores, first)]
 
 
-@pytest.mark.parametrize(
+HOSTILE = pytest.mark.parametrize(
     "results",
     [
         rows(0.5, 0.2),
@@ -156,7 +156,11 @@ def rows(*scores: object, first: int = 0) -> list[dict[str, object]]:
         ["a", "b", "c"],
         None,
     ],
+    ids="fewer more shifted doubled nan none true texts nothing".split(),
 )
+
+
+@HOSTILE
 async def test_results_that_cannot_be_right_are_one_error(results):
     async with MisbehavingServer(RerankServer().handle) as server:
         engine = open_engine(f"rerank:{server.url}")
@@ -166,6 +170,32 @@ async def test_results_that_cannot_be_right_are_one_error(results):
             await engine.label_probs(asked(QUERY, PASSAGES), ["yes", "no"])
         assert len(await engine.label_probs(asked(QUERY, PASSAGES), ["yes", "no"])) == 3
         await engine.aclose()
+
+
+@HOSTILE
+async def test_guard_keeps_everything_when_results_cannot_be_right(results):
+    async with MisbehavingServer(RerankServer().handle) as server:
+        address = f"rerank:{server.url}"
+        await examined(address)
+        guard = DistractorGuard(reader(), judge=connect(address), budget_ms=60_000, threshold=0.0)
+        await guard.judge.info()
+        server.script([Reply({"results": results})], "/rerank")
+        decision = await guard.aprune("who founded Norwell Mills", PASSAGES)
+        await guard.aclose()
+    assert (decision.status, len(decision.kept)) == ("error", 3)
+    assert "each once with its `index`" in decision.reason
+
+
+async def test_answer_of_another_model_is_noticed_and_scores_in_any_order_and_range_are_taken(caplog):
+    async with MisbehavingServer(RerankServer().handle) as server:
+        engine = open_engine(f"rerank:{server.url}#some-reranker")
+        await engine.info()
+        results = [{"index": at, "relevance_score": score} for at, score in ((2, -1e30), (0, 7.5), (1, 1e30))]
+        server.script([Reply({"results": results, "model": "another"})], "/rerank")
+        found = await engine.label_probs(asked(QUERY, PASSAGES), ["yes", "no"])
+        await engine.aclose()
+    assert found.p[1, 0] > found.p[0, 0] > found.p[2, 0]
+    assert "was asked for some-reranker and says that another answers" in caplog.text
 
 
 async def test_a_server_that_ranks_nothing_is_one_sentence_with_the_way_out():
