@@ -1,4 +1,4 @@
-"""What scores cost on a GPU: models of 135M, 1B and 8B parameters with random weights, through transformers.
+"""The cost of scores on a GPU: models of 135M, 1B and 8B parameters with random weights, through transformers.
 
     python benchmarks/gpu.py                       at most 8 minutes on one GPU
     python benchmarks/gpu.py --peak-tflops 312     the limit of another GPU than an H200 (bfloat16, dense)

@@ -38,7 +38,7 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
         max_hops: After how many hops the model answers, whatever the advice; 1 or more. The tool calls of one message
             are one hop.
         max_rephrases: After how many hops in a row that brought nothing for their query the model answers; 1 or more.
-        min_hops: How many hops are made at the least: before, no advice is asked. From 1 to `max_hops`.
+        min_hops: The smallest number of hops: before, no advice is asked. From 1 to `max_hops`.
         search_tools: The names of the tools that search, where the agent has others too: these are still offered when
             it is to search no more. None: all of its tools. A name of no tool that is offered is logged once.
         budget_ms: How many milliseconds advice may take after a hop. If that is not enough, the loop goes on.

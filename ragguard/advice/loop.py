@@ -60,7 +60,7 @@ class LoopAdviser:
             side are one hop.
         budget_ms: How many milliseconds advice may take. If that is not enough, the loop goes on.
         max_rephrases: After how many hops in a row that brought nothing for their query an agent answers; 1 or more.
-        min_hops: How many hops an agent makes at the least: before, no advice is asked. From 1 to `max_hops`.
+        min_hops: The smallest number of hops of an agent: before, no advice is asked. From 1 to `max_hops`.
     """
 
     def __init__(

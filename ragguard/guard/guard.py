@@ -83,7 +83,7 @@ class DistractorGuard:
         pause_s: For how many seconds the engine is left alone before one call tries it again, 0 or more.
         shadow: True decides and drops nothing: decisions say in `would_drop` what would have gone, and `ragguard
             report` what that would have meant. The first step with a new engine or threshold. A share from 0 to 1 does
-            so for that share of the calls, at random: labels of these (`note`) watch a calibration's promise.
+            so for that share of the calls, at random: labels of such calls (`note`) watch a calibration's promise.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ class GuardHealth:
     reasons: Mapping[str, str] = field(default_factory=dict)
     """The latest reason of each cause, in full."""
     promise: PromiseHealth | None = None
-    """Whether what the calibration in use promised holds; None without a calibration."""
+    """The state of the promise of the calibration in use; None without a calibration."""
     thumbs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """The thumbs (`up`, `down`) that `note` was told, of decisions that `dropped` passages and of those that `kept`
     all."""

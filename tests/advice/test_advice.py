@@ -118,7 +118,10 @@ async def test_live_scores_and_advice_share_their_questions():
         run.retrieved(CASE.sub_questions[0], [CASE.gold[0], *near(1)])
         await rg.score(run)
         advice = await run.aadvise(LONG)
-    assert advice.usage.prompts - advice.usage.cached == 1, "whether all that was read lets the reader answer"
+    fresh = advice.usage.prompts - advice.usage.cached
+    assert fresh == 3, (
+        "if the reader answers from it all; the first answer; the second sub-question with that answer"
+    )
 
 
 def test_sync_code_on_a_running_loop_may_ask(rg):
