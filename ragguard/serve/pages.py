@@ -95,7 +95,7 @@ class PrometheusPage:
              lambda: ingest.spool.counts),
             (count, "ingest", "Traces and runs made of spans.", ("what",), lambda: ingest.counts),
             (count, "remarks", "What of traces was not understood.", ("remark",),
-             lambda: dict(ingest.remarks.most_common(_MOST_REMARKS)) or {"": 0}),
+             lambda: dict(ingest.remarks.most_common(_MOST_REMARKS))),
             (count, "store", "What the store counts, such as runs that were scored.", ("what",),
              lambda: {**_STORED, **rg.store.counts}),
             (count, "guard_decisions", "Decisions of the guard, by status.", ("status",),

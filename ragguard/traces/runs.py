@@ -31,6 +31,7 @@ SESSION = "session_id"
 MOST_STEPS = 1000
 _MOST_CALLS = 200
 _NO_DOCUMENTS = "the retrieval span {name!r} holds no documents under any known key, so it is no step"
+_TOO_MANY = f"a retrieval beyond the first {MOST_STEPS:,} of a run is left out"
 _NO_TEXTS = "{count} documents of the span {name!r} are there without their texts, which cannot be judged"
 
 
@@ -124,7 +125,9 @@ def _steps(root: RunRoot, records: Sequence[Record], remarks: Counter[str]) -> l
             within[record] = outer
             if record.kind == "retrieval" and record.documents is not None:
                 chosen[outer].append(record)
-        elif record.retrieves and len(chosen) < MOST_STEPS:
+        elif record.retrieves and len(chosen) >= MOST_STEPS:
+            remarks[_TOO_MANY] += 1
+        elif record.retrieves:
             within[record], chosen[record] = record, []
         elif record.kind == "retrieval" and not record.weight and not record.inside_weight:
             remarks[_NO_DOCUMENTS.format(name=record.span.name)] += 1

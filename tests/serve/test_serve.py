@@ -98,6 +98,7 @@ def test_spans_of_an_exporter_become_a_scored_run(tmp_path):
         assert {score.name for score in found.scores} >= {"utility", "p_abstain"}
         metrics = httpx.get(f"{service.url}/metrics").text
         assert 'ragguard_spans_total{what="taken"} 2.0' in metrics
+        assert '=""' not in metrics, "no label is empty"
         assert 'ragguard_requests_total{address="/v1/traces",status="200"} 2.0' in metrics
 
 

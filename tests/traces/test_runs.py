@@ -181,6 +181,12 @@ def test_more_spans_than_a_trace_may_have_are_counted(shape):
     assert any("more than 10,000 spans" in remark for remark in reading.remarks)
 
 
+def test_retrievals_beyond_a_thousand_are_said():
+    (found,) = read([span(1, openinference__span__kind="AGENT"), *(hop(n, 1, "a") for n in range(2, 1005))])
+    assert len(found.run.steps) == 1000
+    assert found.remarks == ["a retrieval beyond the first 1,000 of a run is left out (3 times)"]
+
+
 def test_a_whole_run_that_cannot_be_read_is_a_remark_and_the_spans_are_read():
     run = only_run(
         span(1, at=(1, 99), **CHAIN, input__value="Who?", ragguard__run__whole="{"), hop(2, 1, "a")
