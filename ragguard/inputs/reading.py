@@ -15,10 +15,12 @@ from ragguard.records import Run
 from ragguard.storage.files.jsonl import check_readable, opened
 from ragguard.storage.files.runfile import Line
 from ragguard.storage.sqlite.database import is_store
-from ragguard.traces.pulled import SCHEMES
+from ragguard.traces.pulled import SCHEMES, server_of
+from ragguard.traces.reader import read
 
 _TRIED = 100
 """The most lines without a run at the beginning of a file after which it is refused as a whole."""
+_CONTENT = 2**31 - 1
 _SHOWN = 3
 """The most names of files in an error."""
 
@@ -65,6 +67,8 @@ class RunReading:
     def check(self) -> None:
         """Raises what `lines` would raise at its beginning; reads no more than that of a file."""
         if self.path.startswith(SCHEMES):
+            server_of(self.path)
+            read(self.path, since=self._options.since)
             return
         if Path(self.path).is_dir():
             recognised(OpenInput(self.path, self._options))
@@ -138,12 +142,15 @@ def _place(problem: RunFormatError) -> str:
 
 def _unrepeated(lines: Iterable[Line]) -> Iterator[Line]:
     """Yields lines; a run with the id of another run before it is a problem that names both lines."""
-    seen: dict[int, tuple[int, int]] = {}
+    seen: dict[int, int] = {}
     for line in lines:
         run = line.run
         if run is not None:
-            content = hash((run.question, run.answer, len(run.steps)))
-            number, before = seen.setdefault(hash(run.id), (line.number, content))
+            content = hash((run.question, run.answer, len(run.steps))) & _CONTENT
+            # One number for each run, since a file may have millions: its line, and a digest of its content.
+            number, before = divmod(
+                seen.setdefault(hash(run.id), line.number * (_CONTENT + 1) + content), _CONTENT + 1
+            )
             if number != line.number and before != content:
                 allowed = f"an id of its own: line {number} has it, with another question, answer or steps"
                 line = Line(line.number, None, RunFormatError(line.number, "id", run.id, allowed))
