@@ -33,6 +33,8 @@ translated at the edge where they appear, with `raise … from`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ragguard.text.secret_filter import without_secrets
 
 
@@ -53,6 +55,15 @@ class InvalidInput(RagguardError, ValueError):
 
 class UnknownName(InvalidInput):
     """A name is not one of the known names."""
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Returns the known names that are most like a name, as the beginning of a sentence on what is allowed; "" if none
+    is."""
+    from difflib import get_close_matches  # seldom needed, and slow to import
+
+    near = get_close_matches(name, list(known), n=2) if isinstance(name, str) else []
+    return f"{' or '.join(near)} (did you mean that?); known are " if near else ""
 
 
 class RunFormatError(InvalidInput):

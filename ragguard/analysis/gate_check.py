@@ -16,7 +16,7 @@ from ragguard.analysis.comparison import TOO_FEW, UNDECIDED, Change, Comparison,
 from ragguard.analysis.pairs import Questions, compare, read_questions
 from ragguard.analysis.tables import Table
 from ragguard.analysis.wording import question_line
-from ragguard.errors import InvalidInput, UnknownName
+from ragguard.errors import InvalidInput, UnknownName, did_you_mean
 from ragguard.metrics.registry import shown_rank
 from ragguard.records import Level
 from ragguard.runtime.arguments import number_between, whole_number
@@ -119,7 +119,8 @@ def hold(
     levels = [name for level in get_args(Level) if (name := f"{metric}.{level}") in compared]
     meant = [metric] if metric in compared else levels
     if len(meant) != 1:
-        allowed = f"one of {', '.join(sorted(meant or compared)) or 'none'}: {why}"
+        near = "" if meant else did_you_mean(metric, compared)
+        allowed = f"{near or 'one of '}{', '.join(sorted(meant or compared)) or 'none'}: {why}"
         raise UnknownName("--fail-if", metric, allowed)
     difference, low, high = compared[meant[0]]
     beyond, none = (_OPERATORS[sign](value, bound) for value in (difference, 0.0))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Annotated, Any, ParamSpec
 
@@ -64,6 +65,29 @@ ELSEWHERE = {
 """The file and the function of commands that have no file of their own."""
 
 
+EXAMPLES = {
+    "demo": "demo --out demo-out",
+    "try": 'try notes "How many days of leave do I get?"',
+    "init": "init --write",
+    "doctor": "doctor http://localhost:8000/v1 --exam",
+    "fetch": "fetch smol",
+    "report": "report ragguard.db --html report.html",
+    "try-again": "try-again ragguard.db 30e7aa11 --engine http://localhost:8000/v1",
+    "metrics": "metrics udcg",
+    "score": "score runs.jsonl --engine http://localhost:8000/v1 --dry-run",
+    "label": "label ragguard.db",
+    "validate": "validate runs.jsonl --engine http://localhost:8000/v1",
+    "calibrate": "calibrate runs.jsonl --engine http://localhost:8000/v1",
+    "compare": "compare before.db after.db --fail-if 'udcg < -0.02'",
+    "baseline": "baseline ragguard.db monday",
+    "cases": "cases ragguard.db --cause misled",
+    "serve": "serve --store ragguard.db --engine http://localhost:8000/v1",
+    "questions": "questions reports.jsonl --engine http://localhost:8000/v1",
+    "export-nano": "export-nano nano",
+}
+"""A command line for each command, at the end of its help."""
+
+
 P = ParamSpec("P")
 
 
@@ -113,8 +137,16 @@ class LazyGroup(typer.core.TyperGroup):
             return None
         run = ends_in_a_sentence(cmd_name, function_of(cmd_name))
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(name=cmd_name, short_help=COMMANDS[cmd_name])(run)
+        single.command(
+            name=cmd_name, short_help=COMMANDS[cmd_name], epilog=f"Example: ragguard {EXAMPLES[cmd_name]}"
+        )(run)
         return typer.main.get_command(single)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Finds the command that is called; an unknown one is an error that names those most like it."""
+        if args[0] not in COMMANDS and (near := get_close_matches(args[0], COMMANDS)):
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {' or '.join(near)}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the list of commands from `GROUPS`, without importing any."""

@@ -76,9 +76,6 @@ def run(
     --against or --retriever each question is answered twice, and the last sentence compares the two ways to search.
     Runs are added to the store in --out. Exit code 0: all is answered and scored. 1: something could not be scored. 2:
     nothing could be done. Ctrl-C leaves what is done.
-
-    \b
-    ragguard try notes "How many days of leave do I get?"
     """
     if empty := [question for question in questions if not question.strip()]:
         raise InvalidInput("QUESTION", empty[0], "a text that is not empty")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ragguard.errors import InvalidInput
+from ragguard.errors import InvalidInput, did_you_mean
 
 LONGEST_WAIT = 1e8
 """Seconds, about three years: what the system's own waits can take, and as good as no limit."""
@@ -47,7 +47,7 @@ def true_or_false(argument: str, value: object) -> bool:
 def one_of(argument: str, value: object, allowed: Sequence[str]) -> str:
     """Returns a text that is one of those allowed."""
     if not isinstance(value, str) or value not in allowed:
-        raise InvalidInput(argument, value, " or ".join(map(repr, allowed)))
+        raise InvalidInput(argument, value, did_you_mean(value, allowed) + " or ".join(map(repr, allowed)))
     return value
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from ragguard.errors import InvalidInput, UnknownName
+from ragguard.errors import InvalidInput, UnknownName, did_you_mean
 from ragguard.metrics.distraction import Relevance
 from ragguard.scorers.answer_words import AnswerWords
 from ragguard.scorers.answers import Answers
@@ -94,7 +94,7 @@ def scorers_of(given: Sequence[str | Scorer], relevance: Relevance) -> tuple[Sco
     for item in given:
         if isinstance(item, str):
             if item not in FAMILIES:
-                raise UnknownName("scorers", item, ", ".join(FAMILIES))
+                raise UnknownName("scorers", item, did_you_mean(item, FAMILIES) + ", ".join(FAMILIES))
             made = [make() for make in FAMILIES[item]]
             scorers += [
                 replace(scorer, relevance=relevance) if isinstance(scorer, Utility) else scorer

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ragguard.engines.base import Prompt
 from ragguard.engines.prompts import PromptSet, Task
 from ragguard.errors import LowLabelMass, ScoringError, shown_apart
+from ragguard.metrics.answers import is_abstention
 from ragguard.records import Usage
 from ragguard.scorers.question import (
     LabelAnswer,
@@ -232,7 +233,7 @@ _MARKER = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.):]|[qQ]\d{1,2}[.:])?\s*")
 
 def read_sub_questions(answer: SampleAnswer) -> list[str]:
     """Returns the sub-questions in an answer, one for each line; raises ScoringError where there are none."""
-    found = read_lines(answer)
+    found = [line for line in read_lines(answer) if not is_abstention(line)]
     if not found:
         raise ScoringError(
             "the judge was asked for sub-questions, one a line, and gave none; "

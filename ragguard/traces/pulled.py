@@ -10,9 +10,11 @@ The keys of Langfuse's project stand in LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from time import monotonic
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -27,6 +29,10 @@ from ragguard.traces.trace_spans import langfuse_span, phoenix_span
 SCHEMES = ("phoenix://", "phoenix+https://", "langfuse://", "langfuse+http://")
 """The beginnings of addresses of traces."""
 _ATTEMPTS = 4
+LARGEST_PAGE = 200_000_000
+"""The most bytes of a page, unpacked."""
+PAGE_SECONDS = 300.0
+"""The time after which a page is given up that still goes on."""
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _PHOENIX_THERE = "Is that project in a Phoenix there?"
 _OBSERVATIONS = "/api/public/v2/observations"
@@ -101,6 +107,8 @@ def spans_at(
             following = page.get("next_cursor") or page.get("meta", {}).get("cursor")
             if not following:
                 return
+            if following == asked.get("cursor"):
+                raise PullError(f"{client.base_url}{path} gives the same page again and again; {advice}")
             asked["cursor"] = following
 
 
@@ -147,14 +155,32 @@ def _extra(client: httpx.Client, path: str, asked: Mapping[str, Any]) -> Any:
         return {}
 
 
+def _body(answer: httpx.Response) -> bytes:
+    """Returns the body of a page; raises PullError for one that is too large or does not end."""
+    body, deadline = bytearray(), monotonic() + PAGE_SECONDS
+    for piece in answer.iter_bytes():
+        body += piece
+        if len(body) > LARGEST_PAGE or monotonic() > deadline:
+            much = (
+                f"over {LARGEST_PAGE // 1_000_000} MB"
+                if len(body) > LARGEST_PAGE
+                else f"over {PAGE_SECONDS:.0f} s"
+            )
+            raise PullError(
+                f"a page of spans from {answer.url.copy_with(query=None)} takes {much}: it was given up"
+            )
+    return bytes(body)
+
+
 def _page(client: httpx.Client, path: str, asked: Mapping[str, str], advice: str) -> Any:
     problem = ""
     for _ in range(_ATTEMPTS):
         try:
-            answer = client.get(path, params=asked)
+            with client.stream("GET", path, params=asked) as answer:
+                body = _body(answer)
             if answer.is_success:
-                return answer.json()
-            problem = f"HTTP {answer.status_code}: {answer.text[:200]}"
+                return json.loads(body)
+            problem = f"HTTP {answer.status_code}: {body[:200].decode('utf-8', 'replace')}"
             if answer.status_code < 500:
                 break
         except (httpx.TransportError, ValueError) as error:

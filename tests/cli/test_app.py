@@ -3,13 +3,15 @@ or a place elsewhere."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import ragguard.cli
-from ragguard.cli.app import COMMANDS, ELSEWHERE, GROUPS, SELDOM, app
+from ragguard.cli.app import COMMANDS, ELSEWHERE, EXAMPLES, GROUPS, SELDOM, app
 
 FOLDER = Path(ragguard.cli.__file__).parent
 NO_COMMANDS = {
@@ -46,9 +48,19 @@ def test_a_command_stands_in_one_group_and_has_a_function():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_has_help(name):
+def test_each_command_has_help_that_ends_with_an_example_which_it_takes(name):
     done = CliRunner().invoke(app, [name, "--help"])
     assert done.exit_code == 0, done.output
+    assert " ".join(EXAMPLES[name].split()[:2]) in done.output.rpartition("Example: ragguard")[2]
+    called, *words = shlex.split(EXAMPLES[name])
+    assert called == name
+    get_command(app).get_command(None, name).make_context(name, words)  # raises for what it does not take
+
+
+def test_name_that_is_none_gets_those_most_like_it():
+    assert "Did you mean report?" in CliRunner().invoke(app, ["repot"]).output
+    done = CliRunner().invoke(app, ["report", "--cause", "misledd"])
+    assert "misled (did you mean that?); known are" in done.output
 
 
 def test_the_command_that_went_is_unknown():

@@ -138,9 +138,14 @@ class ExamRecord:
         return f"{self.model} passed {form} only just in {doubt}: its numbers may mislead" if doubt else ""
 
 
+def heeded_records() -> dict[str, ExamRecord]:
+    """Returns the records by which readers of scores are warned: none if RAGGUARD_EXAM is `off`."""
+    return records() if heeded() else {}
+
+
 def remarks_on(engines: Iterable[str]) -> list[str]:
     """Returns a sentence for each of these engines, by fingerprint, that failed its examination in something."""
-    known = records()
+    known = heeded_records()
     return [known[one].remark for one in sorted(set(engines)) if one in known and known[one].remark]
 
 
@@ -150,7 +155,7 @@ def unjudged_because(engines: Iterable[str]) -> str:
     Args:
         engines: The models that gave the scores, by fingerprint.
     """
-    known = records()
+    known = heeded_records()
     for record in (known[one] for one in sorted(set(engines)) if one in known):
         failed = record.failed.keys() & {"abstention", "relevance"}
         if not record.brief and (failed - ({"relevance"} if record.replaces_relevance else set())):
@@ -167,7 +172,7 @@ def failed_behind(metric: str, origins: Iterable[str]) -> str:
     failed in a probe that the metric rests on. "" where none did."""
     texts = list(origins)
     probes = {probe for probe, metrics in _RESTING.items() if metric in metrics.split()}
-    for fingerprint, record in records().items():
+    for fingerprint, record in heeded_records().items():
         failed = record.failed.keys() - ({"relevance"} if record.replaces_relevance else set())
         if failed & probes and any(fingerprint in text for text in texts):
             return record.remark
