@@ -144,21 +144,21 @@ class AskedQuestion:
 
     def _rivals(self, best: Sentence, ranked: Sequence[Sentence]) -> Iterator[Sentence]:
         stated = [best.text]
-        for one in sorted(ranked, key=lambda sentence: -sentence.worth):
-            if one.passage.id == best.passage.id or one.worth < _ALIKE * best.worth:
+        for sentence in sorted(ranked, key=lambda rival: -rival.worth):
+            if sentence.passage.id == best.passage.id or sentence.worth < _ALIKE * best.worth:
                 continue
-            if self.wants(best.text) and not self.wants(one.text):
+            if self.wants(best.text) and not self.wants(sentence.text):
                 continue
-            if all(_differ(one.text, text) for text in stated):
-                stated.append(one.text)
-                yield one
+            if all(_differ(sentence.text, text) for text in stated):
+                stated.append(sentence.text)
+                yield sentence
 
 
-def _differ(one: str, other: str) -> bool:
+def _differ(text: str, other: str) -> bool:
     """Returns whether two sentences say nearly the same with other numbers or names in it."""
-    figures = [set(names_in(text)) | set(re.findall(r"\d[\d.,]*", text)) for text in (one, other)]
+    figures = [set(names_in(stated)) | set(re.findall(r"\d[\d.,]*", stated)) for stated in (text, other)]
     words = [set(terms(text)) - {stem(word) for figure in held for word in content_words(figure)}
-             for text, held in zip((one, other), figures, strict=True)]  # fmt: skip
+             for text, held in zip((text, other), figures, strict=True)]  # fmt: skip
     alike = len(words[0] & words[1]) >= _SAME_WORDS * max(1, min(map(len, words)))
     return alike and bool(figures[0] - figures[1]) and bool(figures[1] - figures[0])
 

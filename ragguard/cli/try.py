@@ -19,7 +19,7 @@ from ragguard.analysis.page import write_html
 from ragguard.analysis.wording import as_markup
 from ragguard.cli.quotes import AskedQuestion, QuoteEvidence, Sentence, follow_up, ground
 from ragguard.cli.terminal import Column, progress_bar, say, screen, show_table
-from ragguard.cli.two_searches import QuestionMeans, fits_of, load_retriever, means_of, retrieve, say_better
+from ragguard.cli.two_searches import fits_of, load_retriever, means_of, retrieve, say_better
 from ragguard.client import RagGuard
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import choose, connect
@@ -30,6 +30,7 @@ from ragguard.facts.run_view import HopView, RunView
 from ragguard.records import Passage
 from ragguard.scorers.exam.record import heeded, known_record
 from ragguard.storage.source import open_source
+from ragguard.storage.sqlite.score_rows import RunMeans
 from ragguard.text.folder import Texts, read_folder
 from ragguard.text.numbers import as_shown
 from ragguard.text.plain import counted
@@ -97,7 +98,7 @@ def run(
     say(_about(texts, folder, reader, len(questions) * len(ways)))
     out.mkdir(parents=True, exist_ok=True)
     code = 0
-    means: list[list[QuestionMeans]] = [[] for _ in ways]
+    means: list[list[RunMeans]] = [[] for _ in ways]
     scorers, why_unjudged = asyncio.run(reader.scorers())
     with RagGuard(reader.engine, scorers=scorers, store=out / "ragguard.db", exit_timeout=0.0) as rg:
         trial = Trial(rg, Search(texts.passages), reader)
@@ -348,7 +349,7 @@ class Trial:
         if hop.passages:
             show_table(screen(), "", [column for column in columns if any(column.cells)])
 
-    def means(self, asked: Asked) -> QuestionMeans:
+    def means(self, asked: Asked) -> RunMeans:
         """Returns what can be compared of a question."""
         scores, passages = self.rg.scores(asked.run_id), asked.passages
         fits = (

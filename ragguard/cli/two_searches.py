@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from inspect import iscoroutine
 from statistics import fmean
-from typing import TypeAlias
 
 from ragguard.analysis.pairs import compare, questions_of
 from ragguard.capture.snapshot import passages_of
@@ -26,7 +25,6 @@ from ragguard.storage.sqlite.score_rows import RunMeans, Series
 
 K = 3
 """The passages that are taken of a retriever."""
-QuestionMeans: TypeAlias = RunMeans
 
 
 def load_retriever(name: str) -> Callable[[str], object]:

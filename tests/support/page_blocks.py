@@ -46,7 +46,7 @@ class Block(NamedTuple):
     mark: str | None
     why: str
     shown: str | None
-    """What the block prints, if the page shows it."""
+    """The lines that the block prints, if the page shows it."""
 
     @property
     def runs(self) -> bool:
