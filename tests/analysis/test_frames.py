@@ -13,6 +13,7 @@ from ragguard.analysis.pairs import read_questions
 from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
 from ragguard.storage.source import open_source
+from ragguard.storage.sqlite.score_rows import titles
 from ragguard.world import cases
 
 FORMULA = '=HYPERLINK("http://127.0.0.1/")'
@@ -48,9 +49,9 @@ def test_a_row_a_question_has_its_texts_and_the_numbers_of_compare(store, tmp_pa
     row, other = rows_of(store, "questions", tmp_path)
     assert row["reference"] == f"{row['answer']} | another name"
     assert (row["hops"], row["passages_read"], row["status"]) == ("1", "2", "ok")
-    compared = {
-        series.title: [*by_question.values()] for series, by_question in read_questions(store).values.items()
-    }
+    values_of = read_questions(store).values
+    named = titles(values_of)
+    compared = {named[series]: [*by_question.values()] for series, by_question in values_of.items()}
     assert {"seper", "utility", "delta_seper_total"} <= compared.keys()
     for title, values in compared.items():
         assert float(row[title] or other[title]) == pytest.approx(values[0])

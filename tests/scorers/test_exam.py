@@ -333,7 +333,7 @@ async def test_guard_by_a_model_whose_labels_failed_judges_relevance_by_likeliho
     for _ in range(2):
         gold, other = await guard.judged(question, passages)
     assert gold.p_relevant > 0.8 > 0.2 > other.p_relevant
-    assert caplog.text.count("by the likelihood of the query in place of labels") == 1
+    assert caplog.text.count("by the likelihood of the query instead of labels") == 1
 
 
 async def test_guard_by_a_model_that_failed_with_nothing_in_its_place_drops_nothing_unless_told(

@@ -172,7 +172,7 @@ def test_runs_and_judgements_of_other_queries(trec):
             "q1 0 d1 2\nq1 0 d1 2\nq1 0 d1 0\n",
             "line 3: .*one grade a document: it has 2 already",
         ),
-        ("qrels.txt", "q1 0 d1 much\n", "a number in place of 'much'"),
+        ("qrels.txt", "q1 0 d1 much\n", "a number instead of 'much'"),
         ("good.run", "q1 Q0 d1 1\n", "good.run, line 1: .*rank score name"),
         ("outcomes.jsonl", "{\n", "outcomes.jsonl, line 1, JSON"),
         ("outcomes.jsonl", '{"run": "good"}\n', "question_id: .*needed"),
