@@ -106,8 +106,8 @@ class ScoringSettings:
         },
     )
     """The scorers that look at each run, by name (`belief`, `likelihood`, `utility`, `coverage`, `grades`, `random`) or
-    as objects with their own settings; objects for another process are pickled. What only words decide, for which no model
-    is asked (`words`), is always scored beside them. None: those of `effort`. Empty: runs are captured and never
+    as objects with their own settings; objects for another process are pickled. What words decide, without a model
+    (`words`), is always scored beside them. None: those of `effort`. Empty: runs are captured and never
     scored."""
     prompts: str | Path | PromptSet | None = field(
         default=None,
