@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ragguard.cli.run_source import RetrievingTools
 from ragguard.cli.scoring_options import ScoringOptions, takes_scoring_options
 from ragguard.cli.terminal import say
 from ragguard.client import RagGuard
@@ -40,6 +41,7 @@ def run(
     quiet: Annotated[
         float, typer.Option(min=0, help="Seconds without a span after which any trace is complete.")
     ] = 60.0,
+    tools: RetrievingTools = None,
     threshold: Annotated[
         float, typer.Option(help="For /v1/prune: passages with less utility are dropped.")
     ] = MISLEADS,
@@ -77,7 +79,14 @@ def run(
     of_guard = {name: scoring[name] for name in ("judge", "prompts", "relevance")}
     service = Endpoints(
         rg,
-        Ingest(rg, Spool(f"{store}-spans"), settle=settle, quiet=quiet, live=scoring["scorers"] != ()),
+        Ingest(
+            rg,
+            Spool(f"{store}-spans"),
+            settle=settle,
+            quiet=quiet,
+            live=scoring["scorers"] != (),
+            tools=tools or (),
+        ),
         DistractorGuard(rg.engine, threshold, budget_ms, **of_guard),
         InfoGain(rg.engine, judge),
     )

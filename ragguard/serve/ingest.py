@@ -57,9 +57,11 @@ class Ingest:
         settle: float,
         quiet: float,
         live: bool = True,
+        tools: Collection[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Takes `live`, with which steps are scored as they end."""
+        """Takes `live`, with which steps are scored as they end, and the `tools` whose results are passages whatever
+        their form."""
         self.spool, self.remarks = spool, Counter[str]()
         self.counts = Counter(
             {"traces": 0, "runs": 0, "runs refused": 0, "traces not understood": 0, "errors": 0}
@@ -69,7 +71,8 @@ class Ingest:
         self._rg, self._settle, self._quiet, self._clock = rg, settle, quiet, clock
         self._taking, self._cleaned = 0, 0.0
         """How many requests are being taken, and when the spool was cleaned up last."""
-        self._live = LiveTraces(rg.recorder.intake, spool) if live else None
+        self._tools = tools
+        self._live = LiveTraces(rg.recorder.intake, spool, tools) if live else None
 
     async def take(self, spans: Callable[[], Iterable[PackedSpan]]) -> Counter[str]:
         """Reads and keeps spans, on a thread; returns how many were refused, by the reason."""
@@ -142,7 +145,7 @@ class Ingest:
         for trace in traces:
             began = len(found)
             try:
-                for one in runs_of_trace(self.spool.spans(trace)):
+                for one in runs_of_trace(self.spool.spans(trace), self._tools):
                     self.remarks.update(one.remarks if len(self.remarks) < 1000 else ())
                     found += [one.run] if one.run.steps else []
             except Exception as error:  # noqa: BLE001 - one trace must not hold up the others
@@ -167,8 +170,8 @@ class _Shown:
 class LiveTraces:
     """The traces of a spool that are shown as open runs. Not for several threads at once."""
 
-    def __init__(self, take: EventIntake, spool: Spool) -> None:
-        self._take, self._spool = take, spool
+    def __init__(self, take: EventIntake, spool: Spool, tools: Collection[str] = ()) -> None:
+        self._take, self._spool, self._tools = take, spool, tools
         self._shown: dict[str, _Shown] = {}
 
     def look(self, now: float) -> None:
@@ -190,7 +193,7 @@ class LiveTraces:
             self._take(RunEnded(shown.run_id, "cancelled", void=True))
 
     def _show(self, trace: str, shown: _Shown) -> None:
-        found = run_so_far(self._spool.spans(trace))
+        found = run_so_far(self._spool.spans(trace), self._tools)
         if found is None:
             return
         run = replace(found.run, status="open", answer=None, ended_ns=0)
