@@ -151,5 +151,6 @@ async def test_scores_of_real_text_on_nano_are_failures_with_the_reason():
     )
     async with RagGuard("nano", store=None) as rg:
         scores = await rg.score(run)
-    assert list(scores) == []
+    words = {"answer_in_context", "ungrounded", "answer_correct"}  # of which no model is asked
+    assert {one.name for one in scores} <= words
     assert {failure.error for failure in scores.failures} == {"UnfitText"}
