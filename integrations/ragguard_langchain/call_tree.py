@@ -102,10 +102,10 @@ class CallTree:
             run.open()
         return call
 
-    def child(self, parent: OpenCall, id: UUID, told: Mapping[str, Any], call_id: str = "") -> OpenCall:
-        """Adds a call inside another one; `told` is what LangChain tells besides, `call_id` the id of a tool call."""
-        metadata: Metadata = told.get("metadata")
-        tags = told.get("tags")
+    def child(self, parent: OpenCall, id: UUID, details: Mapping[str, Any], call_id: str = "") -> OpenCall:
+        """Adds a call inside another one; `details` is what LangChain tells of it, `call_id` a tool call's id."""
+        metadata: Metadata = details.get("metadata")
+        tags = details.get("tags")
         call = OpenCall(id, parent.run, parent)
         node = metadata.get("langgraph_checkpoint_ns", "") if metadata else ""
         if metadata and node and node != parent.graph_node:

@@ -117,7 +117,7 @@ class BareRetrieval(WholeRun):
     ) -> None:
         # Each field is set here: it takes half the time of a call of the data class.
         self.id = call
-        self.query, self.name, self.top_k, self.found = query, name, top_k, ()
+        self.query, self.name, self.top_k, self.result = query, name, top_k, ()
         about = {} if not metadata else metadata.copy() if type(metadata) is dict else metadata
         self.metadata = partial(kept_metadata, about, "langchain")
         self.call_metadata, self.unpack = about, unpacked

@@ -19,7 +19,7 @@ from ragguard.capture.plain_steps import CurrentCall, frameworks
 from ragguard.capture.recorder import recorder_of
 from ragguard.runtime.per_process import PerProcess
 from ragguard_llamaindex.calls import Call, Kind, note_step
-from ragguard_llamaindex.runs import about, retrieves
+from ragguard_llamaindex.runs import retrieves, step_metadata
 from ragguard_llamaindex.spans import Spans
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def current_call() -> CurrentCall | None:
         if call is not None and call.kind is not Kind.IGNORED:
             return CurrentCall(
                 handler.spans.recorder, call.run.id, call.tool, call.turn, within=call.step_id, names=call.run.names,
-                about=about(call), begin=partial(_begin, handler.spans, call), ended=partial(_ended, call),
+                about=step_metadata(call), begin=partial(_begin, handler.spans, call), ended=partial(_ended, call),
             )  # fmt: skip
     return None
 

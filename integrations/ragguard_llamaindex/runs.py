@@ -247,7 +247,7 @@ class RunWriter:
             call.step_id, call.run.id, without_rewriting(call.asked), within=within, tool=call.tool, name=name,
             turn=call.turn, started_ns=call.started_ns,
             trace=None if within else span_of(call.id, retrieval=True) or "here",
-            metadata=None if within else about(call, retriever), top_k=call.top_k, followed=True,
+            metadata=None if within else step_metadata(call, retriever), top_k=call.top_k, followed=True,
         )  # fmt: skip
         return call.step_id
 
@@ -314,7 +314,7 @@ def retrieves(call: Call | None) -> None:
         one.retrieves = one.kind is not Kind.HANDLE
 
 
-def about(call: Call, retriever: str = "") -> dict[str, Any]:
+def step_metadata(call: Call, retriever: str = "") -> dict[str, Any]:
     """Returns the metadata of a step: its retriever, its agent, its step of a workflow, the id of its tool call."""
     entries = {
         "retriever": retriever, "agent": call.agent, "workflow_step": call.workflow_step, TOOL_CALL: call.call_id,

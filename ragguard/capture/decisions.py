@@ -26,7 +26,7 @@ class Verdict:
     """True where the retrieval has several sub-retrievals and the guard judged the passages of one of them only."""
 
 
-def about(verdict: Verdict, candidates: Sequence[Passage], *, alone: bool = True) -> Decision:
+def decision_about(verdict: Verdict, candidates: Sequence[Passage], *, alone: bool = True) -> Decision:
     """Returns the decision as one about the given candidates.
 
     Passages of other retrievals are left out. With `alone` there is no other retrieval, and a passage that
@@ -71,7 +71,7 @@ def is_about_passages(decision: object) -> TypeGuard[Decision]:
     return all(type(passage) is Passage and type(passage.text) is str for passage in passages)
 
 
-def merged(first: Decision | None, second: Decision) -> Decision:
+def merged_decision(first: Decision | None, second: Decision) -> Decision:
     """Returns the decisions of two guards, one after the other, as one decision about the same candidates."""
     if first is None:
         return second
@@ -88,7 +88,7 @@ def merged(first: Decision | None, second: Decision) -> Decision:
     )
 
 
-def concerned(
+def steps_concerned(
     steps: Sequence[RetrievalStep], judged: Sequence[Passage], query: str = ""
 ) -> list[RetrievalStep]:
     """Returns the retrievals that a decision is about: as few of `steps`, the latest first, as have found the judged
@@ -114,7 +114,7 @@ def _found_by(step: RetrievalStep, judged: Sequence[Passage]) -> set[int]:
     return {index for index, passage in enumerate(judged) if passage.id in ids or passage.text in texts}
 
 
-def joined(verdicts: Sequence[Verdict], found: Sequence[Passage]) -> tuple[list[Passage], Decision]:
+def joined_decision(verdicts: Sequence[Verdict], found: Sequence[Passage]) -> tuple[list[Passage], Decision]:
     """Returns the candidates of a retrieval that gave `found`, and what the guards inside it decided.
 
     Candidates are the passages that the retrieval's own first guard was given. Behind them come the passages that
@@ -131,7 +131,7 @@ def joined(verdicts: Sequence[Verdict], found: Sequence[Passage]) -> tuple[list[
             known |= {_key(drop.passage) for drop in lost}
             candidates += [drop.passage for drop in lost]
             reported = replace(verdict, decision=replace(verdict.decision, dropped=lost))
-        decision = merged(decision, about(reported, candidates))
+        decision = merged_decision(decision, decision_about(reported, candidates))
     assert decision is not None
     return candidates, replace(decision, kept=list(found))
 

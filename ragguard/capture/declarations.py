@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from ragguard.capture.shapes import fields_of
-from ragguard.capture.splitters import Splitter, found
+from ragguard.capture.splitters import Splitter, passages_in_text
 from ragguard.errors import InvalidInput
 from ragguard.runtime.faults import NOTICES, Faults
 
@@ -53,7 +53,7 @@ def checked_tools(given: object) -> DeclaredTools:
     if given is None or tools.by_rule:
         return tools
     if isinstance(given, (list, tuple, set, frozenset)) and all(isinstance(name, str) for name in given):
-        return DeclaredTools(dict.fromkeys(given, found))
+        return DeclaredTools(dict.fromkeys(given, passages_in_text))
     if not isinstance(given, Mapping):
         raise InvalidInput(
             "tools",

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ragguard.capture.answer_flow import Texts
-from ragguard.capture.decisions import Verdict, about, concerned, merged
+from ragguard.capture.decisions import Verdict, decision_about, merged_decision, steps_concerned
 from ragguard.capture.declarations import TOOL, warn_of_unknown
 from ragguard.capture.events import UNNAMED, RunEnded, RunNames
 from ragguard.capture.handle import innermost
@@ -236,9 +236,9 @@ def guard_decided(
         if (not tool_call or step.metadata.get(TOOL_CALL) == tool_call) and (not among or step.id in among)
     ]
     # A tool may have rewritten the passages that were retrieved in it.
-    chosen = concerned(steps, verdict.judged, query) or (steps[:1] if tool_call else [])
+    chosen = steps_concerned(steps, verdict.judged, query) or (steps[:1] if tool_call else [])
     for step in chosen:
-        further = about(verdict, step.candidates, alone=len(chosen) == 1)
-        decision = merged(before[step.id] or step.decision, further)
+        further = decision_about(verdict, step.candidates, alone=len(chosen) == 1)
+        decision = merged_decision(before[step.id] or step.decision, further)
         recorder.step_amended(step.id, run_id, decision.kept, decision)
     return bool(chosen)

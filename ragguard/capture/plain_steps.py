@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ragguard.capture.decisions import Verdict, about, is_about_passages
+from ragguard.capture.decisions import Verdict, decision_about, is_about_passages
 from ragguard.capture.events import CALLER_ID, UNNAMED, RunNames, TurnKey
 from ragguard.capture.open_runs import BUDGET_MS, CapturedRun, OpenRun
 from ragguard.capture.recorder import Recorder, is_paused
@@ -184,7 +184,7 @@ class CurrentCall:
         for event, _ in run.model_calls.latest():
             step = event.step
             if step.decision is None and given <= {one.text for one in step.candidates}:
-                decision = about(verdict, step.candidates)
+                decision = decision_about(verdict, step.candidates)
                 self.recorder.step_amended(step.id, self.id, decision.kept, decision)
                 return True
         return False

@@ -184,11 +184,11 @@ class Recorder:
             self.faults.note("run_started", error)
             return False
 
-    def run_made(self, run: WholeRun, found: Any) -> None:
-        """Records a run of one retrieval that has ended now; `found` is the argument of the run's `unpack`."""
+    def run_made(self, run: WholeRun, result: Any) -> None:
+        """Records a run of one retrieval that has ended now; `result` is the argument of the run's `unpack`."""
         try:
             ended_ns = run.ended_ns = time.time_ns()
-            run.started_ns, run.found = run.started_ns or ended_ns, found
+            run.started_ns, run.result = run.started_ns or ended_ns, result
             sampled = self.takes(run.id)
             runs = self.here
             with runs.lock:
@@ -307,7 +307,7 @@ class Recorder:
             retrieval.candidates, retrieval.decision = candidates, decision
             retrieval.k, retrieval.bodies = k, bodies
             retrieval.trace = trace or retrieval.trace
-            retrieval.found, retrieval.unpack = passages, unpack
+            retrieval.result, retrieval.unpack = passages, unpack
             runs.finish(retrieval, "ok")
         except FAULTS as error:
             self.faults.note("step_ended", error)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from ragguard.capture.decisions import Verdict, joined
+from ragguard.capture.decisions import Verdict, joined_decision
 from ragguard.capture.events import RunEnded, RunStarted, StepEnded, TurnKey
 from ragguard.capture.model_calls import DELIVERED, UNKNOWN, Bodies
 from ragguard.capture.snapshot import OwnPassages, passages_of
@@ -52,7 +52,7 @@ class Retrieval:
     ended_ns: int = 0
     status: Status = "open"
     error: str = ""
-    found: Any = ()
+    result: Any = ()
     """The result, as `unpack` takes it; passages where there is no `unpack`."""
     unpack: Unpack | None = None
     candidates: list[Passage] | None = None
@@ -72,12 +72,12 @@ class Retrieval:
 
     def as_step(self) -> RetrievalStep:
         """Returns the record of a retrieval that has ended; what was retrieved is what the model got, until amended."""
-        passages, metadata = unpacked(self.found, self.unpack, self.metadata or {}, self.tool or self.name)
+        passages, metadata = unpacked(self.result, self.unpack, self.metadata or {}, self.tool or self.name)
         parts = [part._as_part() for part in sorted(self.parts or (), key=lambda part: part.started_ns)]
         found = {(one.id, one.text): one for part in parts if part.status == "ok" for one in part.passages}
         candidates, decision = self.candidates, self.decision
         if self.verdicts and self.status == "ok":
-            candidates, decision = joined(self.verdicts, passages)
+            candidates, decision = joined_decision(self.verdicts, passages)
         # Where a step returned fewer than its parts, as after a reranker or a cut, theirs are the candidates, too. It
         # may have returned what none of them found: extracts, or the parents of chunks.
         returned = {(one.id, one.text) for one in passages}
@@ -110,7 +110,7 @@ class Retrieval:
         return top_k if top_k is not None and top_k >= max(before, 1) else None
 
     def _as_part(self) -> SubStep:
-        passages, _ = unpacked(self.found, self.unpack, {})
+        passages, _ = unpacked(self.result, self.unpack, {})
         return SubStep(
             self.query, passages, self.name, self.started_ns, ended_ns=self.ended_ns, status=self.status
         )
@@ -129,7 +129,7 @@ class WholeRun:
     started_ns: int = 0
     ended_ns: int = 0
     """0 while the retrieval is open."""
-    found: Any = ()
+    result: Any = ()
     """The retriever's result, as `unpack` takes it; passages where there is no `unpack`."""
     unpack: Unpack | None = None
     trace: TraceContext | None = None
@@ -145,7 +145,7 @@ class WholeRun:
         )  # fmt: skip
         step = Retrieval(
             id, id, self.query, self.started_ns, name=self.name, trace=self.trace, ended_ns=self.ended_ns, status="ok",
-            metadata={"retriever": self.name} if self.name else None, found=self.found, unpack=self.unpack,
+            metadata={"retriever": self.name} if self.name else None, result=self.result, unpack=self.unpack,
             top_k=self.top_k,
         ).as_step()  # fmt: skip
         if step.passages:

@@ -111,7 +111,7 @@ def search_results(value: object, *, declared: bool = False) -> list[Passage] | 
         return None
 
 
-def found(text: str) -> list[Passage]:
+def passages_in_text(text: str) -> list[Passage]:
     """Returns the passages of a search result. A text that is none is one passage; of JSON that is said."""
     passages = search_results(text, declared=True)
     if passages is not None or not text.strip():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragguard.capture.snapshot import documents_in, is_document, text_of
-from ragguard.capture.splitters import Splitter, found, json_passages, search_results
+from ragguard.capture.splitters import Splitter, json_passages, passages_in_text, search_results
 from ragguard.records import Passage
 from ragguard.runtime.faults import NOTICES
 
@@ -114,7 +114,7 @@ class ToolResult:
             if search_results(self.text, declared=True) == []:
                 return []  # JSON of nothing found, whatever the splitter makes of it
             passages = [passage for block in self.blocks or [self.text] for passage in splitter(block)]
-            if passages or splitter is found or not self.text.strip():
+            if passages or splitter is passages_in_text or not self.text.strip():
                 return passages
             NOTICES.once(
                 "a splitter that finds nothing",

@@ -22,8 +22,8 @@ from ragguard.records import Passage, RetrievalStep, Run
 EVENT = 1024
 """Bytes of an event itself, without its content."""
 _CONTENT: dict[type, tuple[str, ...]] = {
-    WholeRun: ("query", "found"),
-    Retrieval: ("query", "found", "candidates", "metadata"),
+    WholeRun: ("query", "result"),
+    Retrieval: ("query", "result", "candidates", "metadata"),
     RetrievalStep: ("query", "passages", "candidates", "metadata"),
     StepAmended: ("passages", "decision", "advice"),
     Run: ("question", "references", "pool", "metadata"),

@@ -11,7 +11,7 @@ from typing import Any
 from ragguard.capture.names import USER
 from ragguard.capture.shapes import ModelContent, answer_in, content_in, messages_in, question_in
 from ragguard.capture.snapshot import passage
-from ragguard.capture.splitters import found, json_of, search_results
+from ragguard.capture.splitters import json_of, passages_in_text, search_results
 from ragguard.records import Passage
 from ragguard.traces.conventions import KINDS, NAMES, WRAPPED, Kind
 from ragguard.traces.spans import TraceSpan
@@ -128,7 +128,7 @@ def read_span(span: TraceSpan, tools: Collection[str] = ()) -> Record:
         record.given = content.documents("documents before a reranker or a guard", declared=False)
         record.documents = content.documents("documents", declared=True)
     is_named = record.kind == "tool" and record.tool in tools
-    by_shape = found(_as_text(gave)) if is_named else search_results(gave, declared=declared)
+    by_shape = passages_in_text(_as_text(gave)) if is_named else search_results(gave, declared=declared)
     if record.documents is None or _says_more(by_shape, record.documents):
         record.documents = by_shape
     if record.kind == "task" and record.documents is not None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragguard.capture import splitters
-from ragguard.capture.splitters import found, search_results
+from ragguard.capture.splitters import passages_in_text, search_results
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
 
@@ -149,11 +149,15 @@ def test_of_a_declared_call_texts_and_nothing_count_as_well():
     assert [one.text for one in search_results(["one", "two"], declared=True)] == ["one", "two"]
     assert search_results([], declared=True) == search_results({"results": []}, declared=True) == []
     assert search_results(NO_RESULTS["reprs of objects"], declared=True) is None
-    assert [one.text for one in found("It rains.")] == ["It rains."]
-    assert found(" ") == found("[]") == found('{"results": []}') == []
-    assert [one.text for one in found('{"result": "It rains."}')] == ["It rains."]  # of FastMCP, for a text
+    assert [one.text for one in passages_in_text("It rains.")] == ["It rains."]
+    assert passages_in_text(" ") == passages_in_text("[]") == passages_in_text('{"results": []}') == []
+    assert [one.text for one in passages_in_text('{"result": "It rains."}')] == [
+        "It rains."
+    ]  # of FastMCP, for a text
 
 
 def test_json_without_passages_is_one_and_that_is_said(caplog):
-    assert [one.text for one in found('{"rows": [{"sky": "grey"}]}')] == ['{"rows": [{"sky": "grey"}]}']
+    assert [one.text for one in passages_in_text('{"rows": [{"sky": "grey"}]}')] == [
+        '{"rows": [{"sky": "grey"}]}'
+    ]
     assert "JSON in which no passages are found" in caplog.text
