@@ -114,8 +114,8 @@ ALONE = """\
 run LangGraph
   retrieval search
     evaluate retrieval -> retrieval search
-  retrieval search
-    evaluate retrieval -> retrieval search -> retrieval search
+  retrieval search -> retrieval search
+    evaluate retrieval -> retrieval search
   evaluate run -> run LangGraph"""
 
 
@@ -124,7 +124,7 @@ LangGraph
   WorldSearch
     evaluate retrieval -> WorldSearch
   WorldSearch
-    evaluate retrieval -> WorldSearch -> WorldSearch
+    evaluate retrieval -> WorldSearch
   evaluate run -> LangGraph"""
 
 
@@ -133,7 +133,7 @@ LangGraph.workflow
   vector_db_retrieve WorldSearch
     evaluate retrieval -> vector_db_retrieve WorldSearch
   vector_db_retrieve WorldSearch
-    evaluate retrieval -> vector_db_retrieve WorldSearch -> vector_db_retrieve WorldSearch
+    evaluate retrieval -> vector_db_retrieve WorldSearch
   evaluate run -> LangGraph.workflow"""
 
 

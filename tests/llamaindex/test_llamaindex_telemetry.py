@@ -35,22 +35,22 @@ ALONE = """\
 run FunctionAgent
   retrieval search
     evaluate retrieval -> retrieval search
-  retrieval search
-    evaluate retrieval -> retrieval search -> retrieval search
+  retrieval search -> retrieval search
+    evaluate retrieval -> retrieval search
   evaluate run -> run FunctionAgent"""
 THEIRS = """\
 FunctionAgent.run
   WorldSearch.aretrieve
     evaluate retrieval -> WorldSearch.aretrieve
   WorldSearch.aretrieve
-    evaluate retrieval -> WorldSearch.aretrieve -> WorldSearch.aretrieve
+    evaluate retrieval -> WorldSearch.aretrieve
   evaluate run -> FunctionAgent.run"""
 OPENLLMETRY = """\
 FunctionAgent.workflow
   WorldSearch.task
     evaluate retrieval -> WorldSearch.task
   WorldSearch.task
-    evaluate retrieval -> WorldSearch.task -> WorldSearch.task
+    evaluate retrieval -> WorldSearch.task
   evaluate run -> FunctionAgent.workflow"""
 
 

@@ -86,9 +86,12 @@ def assert_told(received: Received, run: Run, scores: Sequence[Score], *, foreig
     for step_id, span in evaluations.items():
         mine = [score for score in scores if score.step_id == step_id]
         step = next((step for step in read.steps if step.id == step_id), None)
-        earlier = dict.fromkeys(id for lead in (step.led_by or () if step else ()) for id in lead.steps)
-        assert span.links == [contexts[one] for one in (step_id, *earlier)]
-        assert span.about_links[1:] == [WRITER.lead(step, one).values for one in earlier]
+        assert span.links == [contexts[step_id]]
+        if step and not foreign:
+            earlier = dict.fromkeys(id for lead in step.led_by or () for id in lead.steps)
+            own = by_id[span.parent_id]
+            assert own.links == [contexts[one] for one in earlier]
+            assert own.about_links == [WRITER.lead(step, one).values for one in earlier]
         assert run.ended_ns <= span.start <= span.end
         expected = WRITER.evaluation(mine, run.id, step, None if step else explain(run, scores))
         assert evaluation_of(span.attributes) == evaluation_of(expected.values)
