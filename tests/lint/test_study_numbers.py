@@ -1,7 +1,8 @@
 """The hand-written part of a study's page says no number that its results do not have.
 
 Each number with a fraction or a percent sign must be one of the results, rounded as the page rounds it, or stand in a
-table's notes or in the name of a row, as settings do. The paper's own numbers stand in brackets that say so.
+table's notes or in the name of a row, as settings do. The paper's own numbers, and those that no file records, stand in
+brackets that say so.
 """
 
 import json
@@ -13,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "studies").glob("*.md"))
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?: %| of 100)?")
-OF_THE_PAPER = re.compile(r"\([^()]*the paper[^()]*\)|in the\s+paper \d[^,;)]*")
+OF_THE_PAPER = re.compile(r"\([^()]*(?:the paper|not recorded)[^()]*\)|in the\s+paper \d[^,;)]*")
 LINK = re.compile(r"\]\([^)]*\)")
 
 
