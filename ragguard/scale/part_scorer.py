@@ -37,7 +37,7 @@ from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.limiter import bounded
 from ragguard.scale.job import PartJob, identity_digest
 from ragguard.scale.part import Part, read_part
-from ragguard.scorers.pipeline import ScoringPipeline, evaluate
+from ragguard.scorers.pipeline import ScoringPipeline, engine_answered, evaluate
 from ragguard.scorers.references import ReferenceTable
 from ragguard.scorers.scorer import worth_repeating
 from ragguard.storage.files.partfolder import MOST_REASONS, PartCounts, totals_of
@@ -93,10 +93,7 @@ class PartScorer:
         async with aclosing(bounded(self._runs(part, rejected), score, self._job.concurrency)) as stream:
             scored = [one async for one in stream]
         in_order = [result for _, result in sorted(scored, key=itemgetter(0))]
-        unanswered = [
-            one for one in in_order if not one.scores and any(failure.will_retry for failure in one.failures)
-        ]
-        if unanswered and len(unanswered) == len(in_order):
+        if in_order and not any(map(engine_answered, in_order)):
             failure = in_order[0].failures[0]
             raise self._silence(f"no run of a part was answered: {failure.error}: {failure.message}")
         totals = totals_of(in_order)

@@ -65,10 +65,10 @@ def left_over(tmp_path):
 async def test_a_part_is_written_with_scores_runs_and_counts(engine, job, part, tmp_path):
     counts = await attempt(job, part)
     totals = counts.totals
-    assert (totals.runs, totals.scores, totals.failures, totals.rejected) == (40, 440, 0, 2)
+    assert (totals.runs, totals.scores, totals.failures, totals.rejected) == (40, 600, 0, 2)
     assert counts.rejected_lines[0].partition(": line ")[2][:16] == "1, byte 0, JSON:"
     assert [scored.run.id for scored in scored_in(job.folder)] == [f"r{at:02}" for at in range(40)]
-    assert len({(score.run_id, score.name, score.position) for score in scores_in(job.folder)}) == 440
+    assert len({score.key for score in scores_in(job.folder)}) == 600
     assert [job.folder.counts(key) for key in job.folder.finished()] == [counts]
     assert len(left_over(tmp_path)) == 2
 
@@ -116,7 +116,7 @@ async def test_engine_that_answers_again_within_the_patience_costs_no_score(engi
 
     engine.fault = restarting
     counts = await attempt(dataclasses.replace(job, patience_s=600.0), part)
-    assert (counts.totals.failures, counts.totals.scores) == (0, 440)
+    assert (counts.totals.failures, counts.totals.scores) == (0, 600)
 
 
 async def test_part_of_which_no_run_is_answered_ends_the_job(engine, job, part):

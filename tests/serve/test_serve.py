@@ -289,8 +289,9 @@ def test_nothing_that_was_answered_is_lost_by_a_kill(tmp_path):
     assert len(runs_in(tmp_path)) == 4
 
 
-def test_an_address_for_others_needs_a_token(tmp_path, monkeypatch):
-    monkeypatch.delenv("RAGGUARD_TOKEN", raising=False)
+@pytest.mark.parametrize("token", ["", " \r\n"])
+def test_an_address_for_others_needs_a_token(tmp_path, monkeypatch, token):
+    monkeypatch.setenv("RAGGUARD_TOKEN", token)
     refused = CliRunner().invoke(
         app, ["serve", "--host", "0.0.0.0", "-e", "nano", "-s", str(tmp_path / "r.db")]
     )
