@@ -193,7 +193,7 @@ def ground(
         named = ", ".join(f"“{name}”" for name in unknown)
         return Grounding(None, unknown, f"{named} is in no passage that was retrieved")
     if question.wants(answer) is False:
-        return Grounding(None, (), "it holds nothing of the kind that is asked for")
+        return Grounding(None, (), "they hold nothing of the kind that is asked for")
     added = {stem(word) for word in content_words(answer)} - set(question.terms) - set(terms(asked))
     ranked = [sentence for passage in passages for sentence in evidence.question.ranked(passage)]
     least = ENOUGH * max((sentence.worth for sentence in ranked), default=0.0)
