@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ragguard.engines.base import Engine
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import InvalidInput
-from ragguard.facts.run_facts import findable, mentions
+from ragguard.facts.run_facts import GOLD, findable, mentions
 from ragguard.facts.run_view import RunView
 from ragguard.metrics.answer_verdict import right_by_words
 from ragguard.records import Run
@@ -21,8 +21,6 @@ from ragguard.scorers.probes import belief
 
 _TAKEN_OUT = ("misled", "overturned", "contested")
 _PUT_IN = ("not_found", "missing_hop", "dropped", "nothing_read")
-_GOLD = 4
-"""The least grade of a passage of the pool that is put in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +120,7 @@ def _missing(run: Run, view: RunView, references: Sequence[str]) -> list[str]:
         return [*dict.fromkeys(text for text in texts if mentions(text, phrases))]
 
     unread = stating(one.passage.text for hop in view.hops for one in hop.passages if not one.read)
-    gold = [one.text for one in run.pool or () if one.grade is None or one.grade >= _GOLD]
+    gold = [one.text for one in run.pool or () if one.grade is None or one.grade >= GOLD]
     read = {one.passage.text for hop in view.hops for one in hop.passages if one.read}
     # A missing hop is put in whole: its gold need not state the reference.
     whole = [text for text in gold if text not in read]
