@@ -224,3 +224,11 @@ def test_auc_is_scikit_learns(pairs) -> None:
         assert math.isnan(auc(scores, positive))
     else:
         assert auc(scores, positive) == pytest.approx(roc_auc_score(positive, scores), abs=1e-9)
+
+
+def test_one_question_apart_does_not_hide_a_rise_of_all_others():
+    rises = 1 + 0.01 * np.arange(12)
+    rises[-1] = 0.5
+    (test,) = mean_tests([rises])
+    assert test.p == 2**-11
+    assert 0.7 < test.low < test.high < 1.3
