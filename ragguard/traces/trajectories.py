@@ -157,7 +157,10 @@ class _Turn:
         wanted = {str(ref.get("trajectory_id")) for ref in objects_in(result.get("subagent_trajectory_ref"))}
         for inner in objects_in(self.data.get("subagent_trajectories")):
             if str(inner.get("trajectory_id")) in wanted and self.depth < _DEEPEST:
-                turn = _Turn(inner, self.trace, self.clock, self.count, self.depth + 1, self.ended)
+                turn = _Turn(
+                    data=inner, trace=self.trace, clock=self.clock, count=self.count, depth=self.depth + 1,
+                    ended=self.ended,
+                )  # fmt: skip
                 turn.spans(_steps(inner), tool.span_id)
                 self.clock, self.count = turn.clock, turn.count
                 tool.ended_ns = self.clock = self.clock + 1
@@ -166,8 +169,12 @@ class _Turn:
         self.count += 1
         self.clock = max(self.clock + 1, ns_of(step.get("timestamp")))
         id = sha256(f"{self.trace}/{self.count}".encode()).hexdigest()[:16]
-        self.ended.append(TraceSpan(self.trace, id, parent, name, self.clock, attributes={STEP: kind}))
-        return self.ended[-1]
+        span = TraceSpan(
+            trace_id=self.trace, span_id=id, parent_id=parent, name=name, started_ns=self.clock,
+            attributes={STEP: kind},
+        )  # fmt: skip
+        self.ended.append(span)
+        return span
 
 
 def _text(step: Mapping[str, Any]) -> str:

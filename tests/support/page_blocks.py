@@ -50,7 +50,7 @@ class Block(NamedTuple):
 
     @property
     def runs(self) -> bool:
-        """Whether the block is run."""
+        """True if the block is run."""
         return self.language in RUN and self.mark != "not run"
 
 
