@@ -1,7 +1,5 @@
 """Scores of the answer by its words: no model is asked for them."""
 
-import time
-
 import pytest
 from support.reader import FOUNDER, FOUNDER_QUERY, NOISE, reader, run, step, two_hops
 from support.scripted_engine import ScriptedEngine
@@ -12,7 +10,6 @@ from ragguard.scorers.answer_words import AnswerWords
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.settings import ScoringSettings
-from ragguard.scorers.view import view_run
 
 
 async def scores(the_run, scorers=("words",), **more):
@@ -71,20 +68,3 @@ async def test_every_pipeline_has_what_words_tell_and_asks_nothing_for_it():
     gone = ScriptedEngine(fault=lambda call: EngineUnreachable("gone"))
     results = await ScoringSettings(engine=gone, scorers=["utility"]).build().results(two_hops())
     assert {"answer_correct", "answer_in_context"} <= {getattr(one, "name", "") for one in results}
-
-
-async def test_a_run_of_twenty_passages_takes_less_than_a_millisecond():
-    passages = [f"{FOUNDER} " + "The mill on the river sold wool to the towns along the lake. " * 30]
-    passages += [
-        f"{NOISE} {number} " + "Some other mill sold flour to the towns on the coast. " * 35
-        for number in range(4)
-    ]
-    the_run = run(*(step(FOUNDER_QUERY, passages) for _ in range(4)), answer="It was Cara Dahl in 1931.")
-    pipeline = ScoringPipeline(ScriptedEngine(), scorers=["words"])
-    view = view_run(the_run, await pipeline._ready())
-    took = []
-    for _ in range(30):
-        began = time.process_time()
-        assert await AnswerWords().score(view, None)
-        took.append(time.process_time() - began)
-    assert min(took) < 1e-3
