@@ -51,7 +51,7 @@ def make_run(number: int, everywhere: bool) -> Run:
 
 
 async def no_model(prompts: object) -> NoReturn:
-    """Stands where a scorer asks a model: this one must ask none."""
+    """Raises an error: this scorer asks no model."""
     raise AssertionError(f"asked {prompts}")
 
 
