@@ -1,4 +1,4 @@
-"""What it costs to compare a run's answer with its references and its passages by their words: no model is asked.
+"""Measures what it costs to compare an answer with references and passages by their words: no model is asked.
 
     make bench-answer_words
 
