@@ -85,6 +85,15 @@ class ComparisonVerdict:
     sentence: str
 
 
+_PLAIN = {"delta_seper": "belief", "seper": "belief", "udcg": "list quality"}
+
+
+def named_plainly(metric: str) -> str:
+    """Returns a metric's name as a sentence has it: behind its plain name, if it is one that few people know."""
+    plain = next((plain for name, plain in _PLAIN.items() if metric.startswith(name)), "")
+    return f"{plain} ({metric})" if plain else metric
+
+
 def interval_text(low: float, high: float) -> str:
     """Returns a 95 % interval as it stands behind a difference; empty where too few questions give none."""
     return f" ({low:+z.3f} … {high:+z.3f})" if math.isfinite(low) else ""
@@ -112,14 +121,14 @@ def _more_questions(changes: Sequence[Change]) -> str:
     if not asked:
         return ""
     more, change = min(asked, key=lambda item: item[0])
-    named = f"{change.metric} {change.shown}"
+    named = f"{named_plainly(change.metric)} {change.shown}"
     if more > _WORTH_ASKING * change.questions:
         return f" The clearest, {named}, is too small for so few questions."
     return f" About {more:,} more questions would be enough, if {named} holds."
 
 
 def _listed(changes: Sequence[Change]) -> str:
-    return ", ".join(f"{change.metric} {change.difference:+z.3f}" for change in changes)
+    return ", ".join(f"{named_plainly(change.metric)} {change.difference:+z.3f}" for change in changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +203,7 @@ class Comparison:
             )
         if len(of_word) == 1:
             ((word, some),) = of_word.items()
-            said = f"{some[0].metric} {some[0].shown}" if len(some) == 1 else _listed(some)
+            said = f"{named_plainly(some[0].metric)} {some[0].shown}" if len(some) == 1 else _listed(some)
             return ComparisonVerdict(word, f"{word.capitalize()} on {on}: {said}{lost}.")
         said = "; ".join(f"{word} in {_listed(some)}" for word, some in of_word.items())
         return ComparisonVerdict("mixed", f"Mixed on {on}: {said}{lost}.")

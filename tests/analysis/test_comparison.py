@@ -38,11 +38,11 @@ def noise(questions, spread=0.1, mean=0.0, seed=2):
 @pytest.mark.parametrize(
     ("gains", "word", "begins"),
     [
-        ({"udcg_context": 0.05}, "better", "Better on 20 questions: udcg_context +0.050 ("),
-        ({"udcg_context": -0.05, "coverage_total": 0.0}, "worse", "Worse on 20 questions: udcg_context -0.050 ("),
+        ({"udcg_context": 0.05}, "better", "Better on 20 questions: list quality (udcg_context) +0.050 ("),
+        ({"udcg_context": -0.05, "coverage_total": 0.0}, "worse", "Worse on 20 questions: list quality (udcg_context) -0.050 ("),
         (
             {"udcg_context": 0.05, "coverage_total": -0.1}, "mixed",
-            "Mixed on 20 questions: better in udcg_context +0.050; worse in coverage_total -0.100.",
+            "Mixed on 20 questions: better in list quality (udcg_context) +0.050; worse in coverage_total -0.100.",
         ),
         (
             {"udcg_context": 0.0, "coverage_total": 0.0}, "identical",

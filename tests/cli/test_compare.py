@@ -26,7 +26,7 @@ def test_two_stores_are_compared(tmp_path, command):
     a, b = stored(tmp_path / "a.db", side(0)), stored(tmp_path / "b.db", side(0.05, 1))
     done = command("compare", a, b)
     assert done.exit_code == 0, done.output
-    assert done.output.startswith("Better on 40 questions: udcg +0.0")
+    assert done.output.startswith("Better on 40 questions: list quality (udcg) +0.0")
     assert "udcg ↑" in done.output
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.db", "b.db"]
 

@@ -44,7 +44,7 @@ def test_four_lines_say_first_what_was_paid_misled_saved_and_compared(shown):
     assert re.search(
         r"the same agent answered “[^”]+”: right\. [1-9] of 5 answers were saved, 0 lost\.", said
     )
-    assert re.search(r"Better on 8 questions: delta_seper_total \+0", said)
+    assert re.search(r"Better on 8 questions: belief \(delta_seper_total\) \+0", said)
 
 
 def test_the_readme_shows_these_lines(shown):
