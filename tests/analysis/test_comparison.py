@@ -39,7 +39,10 @@ def noise(questions, spread=0.1, mean=0.0, seed=2):
     ("gains", "word", "begins"),
     [
         ({"udcg_context": 0.05}, "better", "Better on 20 questions: list quality (udcg_context) +0.050 ("),
-        ({"udcg_context": -0.05, "coverage_total": 0.0}, "worse", "Worse on 20 questions: list quality (udcg_context) -0.050 ("),
+        (
+            {"udcg_context": -0.05, "coverage_total": 0.0}, "worse",
+            "Worse on 20 questions: list quality (udcg_context) -0.050 (",
+        ),
         (
             {"udcg_context": 0.05, "coverage_total": -0.1}, "mixed",
             "Mixed on 20 questions: better in list quality (udcg_context) +0.050; worse in coverage_total -0.100.",
