@@ -118,11 +118,15 @@ def _about_belief(run: RunWork, asked: Sequence[HopWork]) -> Iterable[str]:
     if by_credit and _is_only_likelier(run):
         yield f"retrieval changed {run.words} by {run.sampled}, which is no clear change"
         return
+    if by_credit and is_measurable(run.total) and _is_contradicted(run):
+        yield _about_contradiction(run)
+        return
     needed = _needed(hops, scored, run.total)
     moved = [hop for hop in scored if hop not in needed and is_measurable(value[hop.number])]
     missed = [hop for hop in scored if hop not in needed and hop not in moved and is_measurable(hop.loss)]
     if not (needed or moved or missed):
-        yield _about_nothing(run, scored)
+        contradicted = by_credit and _is_contradicted(run)
+        yield _about_contradiction(run) if contradicted else _about_nothing(run, scored)
         return
     if needed:
         yield _about_needed(needed, run.total)
@@ -154,8 +158,29 @@ def _about_belief(run: RunWork, asked: Sequence[HopWork]) -> Iterable[str]:
 
 def _is_only_likelier(run: RunWork) -> bool:
     """Returns whether credit is by likelihood, which has no error, while the sampled answers show no clear change."""
+    return _has_both(run) and not is_measurable(run.sampled)
+
+
+def _is_contradicted(run: RunWork) -> bool:
+    """Returns whether the sampled answers show a clear change of the run that its likelihood does not show, or one the
+    other way."""
+    if not _has_both(run) or not is_measurable(run.sampled) or run.total is None:
+        return False
+    assert run.sampled is not None
+    return not is_measurable(run.total) or (run.total.value > 0) != (run.sampled.value > 0)
+
+
+def _has_both(run: RunWork) -> bool:
+    """Returns whether credit is by likelihood, which has no error, and the run's change is known by sampled answers."""
     exact = any(hop.worth and not hop.worth.stderr for hop in run.hops)
-    return exact and run.sampled is not None and bool(run.sampled.stderr) and not is_measurable(run.sampled)
+    return exact and run.sampled is not None and bool(run.sampled.stderr)
+
+
+def _about_contradiction(run: RunWork) -> str:
+    return (
+        f"retrieval changed {run.words} by {run.sampled} in sampled answers and by {run.total} by likelihood, so that "
+        "no hop can be named"
+    )
 
 
 def _about_nothing(run: RunWork, scored: Sequence[HopWork]) -> str:

@@ -152,6 +152,19 @@ def test_a_likelihood_does_not_contradict_the_sampled_belief():
     assert hop_sentence(clear) == "Hop 1 raised the belief (+0.60)."
 
 
+@pytest.mark.parametrize(
+    ("likelier", "sampled"), [(0.0, gain(-0.61, 0.26)), (0.99, gain(-0.75, 0.21)), (-0.04, gain(0.35, 0.17))]
+)
+def test_a_clear_change_of_the_answers_that_the_likelihood_denies_is_said(likelier, sampled):
+    """ "No hop moved the belief" stood under a ΔSePer of -0.61 ± 0.26, and "raised (+0.99)" under -0.75 ± 0.21."""
+    one = gain(likelier, None)
+    run = RunWork([HopWork(1, worth=one, loss=one, added=sampled)], one, sampled=sampled)
+    assert hop_sentence(run) == (
+        f"Retrieval changed the belief by {sampled} in sampled answers and by {one} by likelihood, so that no hop can "
+        "be named."
+    )
+
+
 def named(clause):
     """The numbers of the hops that a clause names, without the numbers in brackets."""
     return [int(number) for number in re.findall(r"\d+", re.sub(r"\([^)]*\)|\d+ more", "", clause))]
