@@ -86,7 +86,7 @@ def names_in(text: str) -> list[str]:
     first = begins = True
     for word in [*text.replace(" %", "%").split(), ""]:
         bare = word.strip(_MARKS).removesuffix("'s").removesuffix("’s")
-        is_name = bare[:1].isupper() or _BEGINS_FIGURE.match(bare) is not None
+        is_name = (bare[:1].isupper() or _BEGINS_FIGURE.match(bare) is not None) and not _is_i(bare, name)
         if is_name:
             begins = begins if name else first
             name.append(bare)
@@ -96,6 +96,11 @@ def names_in(text: str) -> list[str]:
             name = []
         first = word[-1:] in tuple(".!?")
     return names
+
+
+def _is_i(word: str, name: Sequence[str]) -> bool:
+    """Returns whether a word is the pronoun, as in "I believe" or "I’m", and no part of a name, as in "Elizabeth I"."""
+    return not name and word.partition("'")[0].partition("’")[0] == "I"
 
 
 GOLD = 4

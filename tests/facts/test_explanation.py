@@ -428,6 +428,8 @@ def test_a_phrase_is_found_exactly_where_it_stands(phrase, passage, stands):
         ("At most 15 % are lost, at −5 °C.", ["15%", "−5"]),
         ("$3.50 it was", ["$3.50"]),
         ("no name here", []),
+        ("It is Boravia, I believe, as I'm told; I’ve read it.", ["Boravia"]),
+        ("It was Elizabeth I, not Henry V.", ["Elizabeth I", "Henry V"]),
         ("", []),
     ],
 )
