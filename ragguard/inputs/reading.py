@@ -146,7 +146,8 @@ def _unrepeated(lines: Iterable[Line]) -> Iterator[Line]:
     for line in lines:
         run = line.run
         if run is not None:
-            content = hash((run.question, run.answer, len(run.steps))) & _CONTENT
+            steps = tuple((step.query, *(one.text for one in step.passages)) for step in run.steps)
+            content = hash((run.question, run.answer, steps)) & _CONTENT
             # One number for each run, since a file may have millions: its line, and a digest of its content.
             number, before = divmod(
                 seen.setdefault(hash(run.id), line.number * (_CONTENT + 1) + content), _CONTENT + 1

@@ -200,10 +200,19 @@ def test_an_id_that_is_there_twice_is_named_with_both_lines(tmp_path):
         {**PLAIN, "id": "r2"},
         {**PLAIN, "id": "r1", "answer": "Bo"},
         {**PLAIN, "id": "r1"},
+        {**PLAIN, "id": "r1", "contexts": ["Other passages."]},
     ]
     lines = list(RunReading(written(tmp_path / "a.jsonl", rows)).lines())
-    assert [line.run is not None for line in lines] == [True, True, False, True]  # equal rows are one run
-    assert str(lines[2].problem).startswith("line 3, id: got 'r1'; allowed: an id of its own: line 1 has it")
+    assert [line.run is not None for line in lines] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]  # equal rows are one run
+    for line in (lines[2], lines[4]):
+        place = f"line {line.number}, id: got 'r1'; allowed: an id of its own: line 1 has it"
+        assert str(line.problem).startswith(place)
 
 
 def test_cells_that_may_hold_several_contexts_are_said(tmp_path):
