@@ -49,7 +49,7 @@ def run(
             store.add_metadata(scored.run.id, {CONFIRMED: found.cause})
     say(found.sentence)
     if not found.confirmed:
-        raise typer.Exit(1)
+        raise typer.Exit(2 if found.was_right else 1)
 
 
 async def _tested(view: RunView, engine: str, prompts: str | None, put_in: str | None) -> CounterTest:
