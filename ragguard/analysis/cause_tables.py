@@ -32,7 +32,11 @@ def count_tables(counts: CauseCounts) -> list[Table]:
     ]
     for name, title, documents in (
         ("misleading", "Documents that state a wrong answer", counts.misleading),
-        ("contested", "Documents that disagree with another one of their run", counts.contested),
+        (
+            "contested",
+            "Documents of contested runs, with the wrong answer or the reference",
+            counts.contested,
+        ),
         ("unused", "Documents that were read in several runs and used in none", counts.unused),
     ):
         if documents:
