@@ -31,9 +31,9 @@ ALL_UP_TO = 14
 """The most questions of which every pattern of signs is tried: 8,192 patterns, as a pattern and its reverse agree."""
 _TOLERANCE = 1e-9
 """Relative tolerance within which two statistics are equal; rounding must not break a tie."""
-_LEAST_SPREAD = 0.25
-"""The least spread of a draw, as a share of the seen one. A draw without the only question that differs has next to
-none, so that its t says nothing: eleven rises of 1.0 and one of 0.5 were no clear rise."""
+_LEAST_SPREAD, _FEW = 0.25, 20
+"""The least spread of a draw of so few questions at most, as a share of the seen one. A draw without the only question
+that differs has next to none, so that its t says nothing: eleven rises of 1.0 and one of 0.5 were no clear rise."""
 _CELLS = 4_000_000
 """The most numbers of a bootstrap that are held at once."""
 
@@ -145,6 +145,7 @@ def _bootstrapped(
     error = np.sqrt((centred**2).sum(axis=1) / np.maximum(counted - 1, 1) / np.maximum(counted, 1))
     rounding = _TOLERANCE * np.maximum(np.abs(values).max(axis=1, initial=0.0), 1e-300)
     there, squares = known.T.astype(np.float64), centred.T**2
+    least = _LEAST_SPREAD * error if questions <= _FEW else 0.0
     drawn = [_t(means, error, rounding)[None]]
     for begin in range(0, rows, step := max(1, _CELLS // max(questions, 1))):
         some = min(step, rows - begin)
@@ -154,7 +155,7 @@ def _bootstrapped(
         mean = times @ centred.T / number
         variance = np.maximum(times @ squares / number - mean**2, 0.0)
         spread = np.sqrt(variance / np.maximum(number - 1, 1.0))
-        drawn.append(_t(mean, np.maximum(spread, _LEAST_SPREAD * error), rounding))
+        drawn.append(_t(mean, np.maximum(spread, least), rounding))
     table = np.concatenate(drawn).T
     outside = math.floor(level * table.shape[1] + 1e-9)
     bound = np.sort(table, axis=1)[:, -1 - outside]
