@@ -115,6 +115,8 @@ def read_span(span: TraceSpan, tools: Collection[str] = ()) -> Record:
         record.call = content.call()
         return record
     given, gave = content.first("input"), content.first("output")
+    if record.kind == "task" and given is None:
+        given = _next_input(gave)
     record.question, record.answer = question_in(given, said), _answer(gave)
     if record.kind == "tool":
         record.tool = str(content.first("tool") or span.name)
@@ -139,6 +141,13 @@ def read_span(span: TraceSpan, tools: Collection[str] = ()) -> Record:
     if type(top_k) is int and top_k >= max(1, len(record.documents or ())):
         record.k = top_k
     return record
+
+
+def _next_input(output: Any) -> Any:
+    """Returns the input that a step of a workflow prepares for the next one, as LlamaIndex's agents do, whose spans
+    have no input; None without one."""
+    data = parsed(output)
+    return data.get("input") if isinstance(data, Mapping) else None
 
 
 def _as_text(value: Any) -> str:

@@ -74,6 +74,7 @@ def test_their_spans_give_the_steps_and_scores_of_our_hooks(
     assert found.run.question == captured.question
     assert found.run.answer == (None if "answer" in left_out else captured.answer)
     assert any("without their texts" in remark for remark in found.remarks) == ("text" in left_out)
+    assert all(one.run.question == demo.question for one in traced)
     scores = [numbers(one.run, "nano") for one in traced]
     if "text" not in left_out:
         assert scores == [numbers(demo, "nano")]

@@ -195,14 +195,16 @@ def test_a_whole_run_that_cannot_be_read_is_a_remark_and_the_spans_are_read():
     assert "the run in the span 'span 1' is not read" in run.metadata["remarks"][0]
 
 
-def test_a_question_that_no_root_has_is_that_of_the_first_task_that_was_given_messages():
-    asked = {"messages": [{"role": "user", "blocks": [{"block_type": "text", "text": "Who?"}]}]}
+@pytest.mark.parametrize(("side", "name"), [("input", "messages"), ("output", "input")])
+def test_a_question_that_no_root_has_is_that_of_the_first_task_with_messages(side, name):
+    """A step of LlamaIndex's agents has no input, and gives the messages to the next step."""
+    asked = {name: [{"role": "user", "blocks": [{"block_type": "text", "text": "Who?"}]}]}
     spans = [
         span(1, at=(1, 99), traceloop__span__kind="workflow", traceloop__entity__output={"result": "Ada"}),
         span(
             2, 1, traceloop__span__kind="task", traceloop__entity__input={"kwargs": {"query": "no question"}}
         ),
-        span(3, 1, traceloop__span__kind="task", traceloop__entity__input=asked),
+        span(3, 1, traceloop__span__kind="task", **{f"traceloop__entity__{side}": asked}),
         hop(4, 1, "a", query="who"),
     ]
     assert only_run(*spans).question == "Who?"
