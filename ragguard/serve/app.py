@@ -212,7 +212,8 @@ class Endpoints:
             errors = await self.rg.add_runs(runs)
             accepted += len(runs) - len(errors)
             problems += [str(line.problem) for line in lines if line.run is None]
-            refused += map(str, errors.values())
+            numbers = {line.run.id: line.number for line in lines if line.run is not None}
+            refused += [f"line {numbers[id]}, {error}" for id, error in errors.items()]
         return JSONResponse(
             {"accepted": accepted, "rejected": [*map(without_surrogates, problems + refused)]}
         )

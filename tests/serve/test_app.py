@@ -185,7 +185,8 @@ async def test_run_lines_are_taken_and_bad_ones_named(client):
     async with client() as asked:
         reply = (await asked.post("/v1/runs", content=f"{line}\n\n{{\n{other}\n")).json()
         assert reply["accepted"] == 1
-        assert ["line 3" in reply["rejected"][0], "another question" in reply["rejected"][1]] == [True, True]
+        assert [one[:7] for one in reply["rejected"]] == ["line 3,", "line 4,"]
+        assert "another question" in reply["rejected"][1]
         await asked.rg.aflush(60)
         assert asked.rg.scores("r1")
         named = json.dumps({"question": "Why?", "steps": [], "metadata": {"ragguard.caller_id": "app-1"}})
