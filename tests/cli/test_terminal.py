@@ -52,6 +52,18 @@ def test_a_list_marks_runs_that_have_no_end(monkeypatch, tmp_path):
     assert "(2 still running)" in shown(monkeypatch, 60, "report", str(path))
 
 
+@pytest.mark.parametrize(("engine", "told"), [("unknown", False), ("nano:1", True)])
+def test_a_list_names_the_models_behind_its_numbers_and_none_where_none_answered(
+    monkeypatch, tmp_path, engine, told
+):
+    score = Score("answer_in_context", 1.0, "run", "r", engine=engine)
+    with contextlib.closing(Store(tmp_path / "s.db")) as kept:
+        kept.add_scored([ScoredRun(Run("r", "Who?"), [score])])
+    said = shown(monkeypatch, 80, "report", str(tmp_path / "s.db"))
+    assert (f"The numbers are those of {engine}." in said) is told
+    assert ("The numbers are those of" in said) is told
+
+
 def test_a_comparison_is_whole_at_eighty_columns(monkeypatch, store):
     said = shown(monkeypatch, 80, "compare", store, store, "--all")
     for name in NAMES:
