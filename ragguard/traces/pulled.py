@@ -11,7 +11,8 @@ The keys of Langfuse's project stand in LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from time import monotonic
@@ -23,7 +24,7 @@ import httpx
 from ragguard.errors import InvalidInput, RagguardError
 from ragguard.runtime.faults import describe
 from ragguard.telemetry.back_ends import langfuse_access, phoenix_access
-from ragguard.traces.spans import TraceSpan
+from ragguard.traces.spans import TraceSpan, object_in
 from ragguard.traces.trace_spans import langfuse_span, phoenix_span
 
 SCHEMES = ("phoenix://", "phoenix+https://", "langfuse://", "langfuse+http://")
@@ -43,6 +44,12 @@ _OBSERVED = {"fields": "core,basic,io,model,usage", "limit": "1000"}
 _LANGFUSE_THERE = (
     "Is a Langfuse there that has the Observations API v2 (its cloud, or version 4), and do LANGFUSE_PUBLIC_KEY and "
     "LANGFUSE_SECRET_KEY hold the project's keys?"
+)
+_UNANNOTATED = (
+    "people's annotations were not pulled, so that `ragguard label --people` has no labels of them: {problem}"
+)
+_ANNOTATIONS_THERE = (
+    "Update the server if it is too old to give them, or use a key that may read them, and pull again"
 )
 
 
@@ -78,7 +85,10 @@ def server_of(address: str) -> tuple[str, str, str]:
 
 
 def spans_at(
-    address: str, since: datetime | None = None, transport: httpx.BaseTransport | None = None
+    address: str,
+    since: datetime | None = None,
+    transport: httpx.BaseTransport | None = None,
+    remarks: Counter[str] | None = None,
 ) -> Iterator[TraceSpan]:
     """Yields the spans at an address; raises PullError where the server does not give them.
 
@@ -86,6 +96,7 @@ def spans_at(
         address: A project of a Phoenix, or a Langfuse, whose project is the one with the keys of the environment.
         since: The time since which they began. None: all spans.
         transport: An httpx transport instead of the usual one.
+        remarks: Gets a sentence if the annotations of the spans cannot be pulled.
     """
     access: Mapping[str, Any]
     kind, url, project = server_of(address)
@@ -100,43 +111,40 @@ def spans_at(
     if since is not None:
         asked[start] = since.isoformat()
     with httpx.Client(base_url=url, timeout=60, transport=transport, **access) as client:
-        while True:
-            page = _page(client, path, asked, advice)
-            annotated = _with_annotations if kind == "phoenix" else _with_scores
-            yield from map(read, annotated(client, page["data"], path))
-            following = page.get("next_cursor") or page.get("meta", {}).get("cursor")
-            if not following:
-                return
-            if following == asked.get("cursor"):
-                raise PullError(f"{client.base_url}{path} gives the same page again and again; {advice}")
-            asked["cursor"] = following
+        annotate: Callable[..., None] | None = _add_annotations if kind == "phoenix" else _add_scores
+        for spans in _pages(client, path, asked, "spans", advice):
+            try:
+                if annotate is not None:
+                    annotate(client, spans, path)
+            except PullError as problem:
+                annotate = None  # the server would be asked in vain for each page, for minutes
+                if remarks is not None:
+                    remarks[_UNANNOTATED.format(problem=problem)] += 1
+            yield from map(read, spans)
 
 
-def _with_annotations(client: httpx.Client, spans: list[Any], path: str) -> list[Any]:
-    """Returns spans of Phoenix with their annotations; without them if the Phoenix is too old to tell them."""
+def _add_annotations(client: httpx.Client, spans: list[Any], path: str) -> None:
+    """Gives spans of Phoenix their annotations; raises PullError if the Phoenix does not give them."""
     by_id = {str(span["context"]["span_id"]): span for span in spans}
     path = f"{path.removesuffix('/spans')}/span_annotations"
     for ids in batched(by_id):
         asked: dict[str, Any] = {"span_ids": ids, "limit": "1000"}
-        while asked:
-            page = _extra(client, path, asked)
-            for one in page.get("data") or ():
-                if one.get("span_id") in by_id:
-                    by_id[one["span_id"]].setdefault("annotations", []).append(one)
-            cursor = page.get("next_cursor")
-            asked = {**asked, "cursor": cursor} if cursor else {}
-    return spans
+        for page in _pages(client, path, asked, "annotations", _ANNOTATIONS_THERE):
+            for annotation in page:
+                if annotation.get("span_id") in by_id:
+                    by_id[annotation["span_id"]].setdefault("annotations", []).append(annotation)
 
 
-def _with_scores(client: httpx.Client, observations: list[Any], _: str) -> list[Any]:
-    """Returns observations of Langfuse with their scores; those of a trace as a whole stand at its root."""
+def _add_scores(client: httpx.Client, observations: list[Any], _: str) -> None:
+    """Gives observations of Langfuse their scores; those of a trace as a whole stand at its root."""
     roots = {one["traceId"]: one for one in observations if not one.get("parentObservationId")}
     by_id = {one["id"]: one for one in observations}
     for trace in roots:
-        for score in _extra(client, _SCORES, {"traceId": trace, "limit": "100"}).get("data") or ():
-            at = by_id.get(score.get("observationId") or "", roots[trace])
-            at.setdefault("scores", []).append(score)
-    return observations
+        asked = {"traceId": trace, "limit": "100"}
+        for page in _pages(client, _SCORES, asked, "scores", _ANNOTATIONS_THERE):
+            for score in page:
+                at = by_id.get(score.get("observationId") or "", roots[trace])
+                at.setdefault("scores", []).append(score)
 
 
 def batched(ids: Iterable[str]) -> Iterator[list[str]]:
@@ -146,16 +154,35 @@ def batched(ids: Iterable[str]) -> Iterator[list[str]]:
         yield some
 
 
-def _extra(client: httpx.Client, path: str, asked: Mapping[str, Any]) -> Any:
-    """Returns a page of what people said of spans; {} where the server has none, as older ones."""
-    try:
-        answer = client.get(path, params=asked)
-        return answer.json() if answer.is_success else {}
-    except (httpx.TransportError, ValueError):
-        return {}
+def _pages(
+    client: httpx.Client, path: str, asked: Mapping[str, Any], what: str, advice: str
+) -> Iterator[list[Any]]:
+    """Yields the items of each page; raises PullError for a page that cannot be had, or that comes again."""
+    place: dict[str, str] = {}
+    places: list[dict[str, str]] = []
+    while place not in places:
+        places.append(place)
+        page = _page(client, path, {**asked, **place}, what, advice)
+        items = page.get("data") if isinstance(page, Mapping) else None
+        if not isinstance(items, list):
+            raise PullError(f"{client.base_url}{path} gives no page of {what}; {advice}")
+        yield items
+        place = _next_place(page)
+        if not place:
+            return
+    raise PullError(f"{client.base_url}{path} gives the same page again and again; {advice}")
 
 
-def _body(answer: httpx.Response) -> bytes:
+def _next_place(page: Mapping[str, Any]) -> dict[str, str]:
+    """Returns what asks for the page after this one: a cursor, or a number; {} after the last page."""
+    meta = object_in(page.get("meta"))
+    if cursor := page.get("next_cursor") or meta.get("cursor"):
+        return {"cursor": str(cursor)}
+    number, last = meta.get("page"), meta.get("totalPages")
+    return {"page": str(number + 1)} if type(number) is type(last) is int and number < last else {}
+
+
+def _body(answer: httpx.Response, what: str) -> bytes:
     """Returns the body of a page; raises PullError for one that is too large or does not end."""
     body, deadline = bytearray(), monotonic() + PAGE_SECONDS
     for piece in answer.iter_bytes():
@@ -167,17 +194,17 @@ def _body(answer: httpx.Response) -> bytes:
                 else f"over {PAGE_SECONDS:.0f} s"
             )
             raise PullError(
-                f"a page of spans from {answer.url.copy_with(query=None)} takes {much}: it was given up"
+                f"a page of {what} from {answer.url.copy_with(query=None)} takes {much}: it was given up"
             )
     return bytes(body)
 
 
-def _page(client: httpx.Client, path: str, asked: Mapping[str, str], advice: str) -> Any:
+def _page(client: httpx.Client, path: str, asked: Mapping[str, Any], what: str, advice: str) -> Any:
     problem = ""
     for _ in range(_ATTEMPTS):
         try:
             with client.stream("GET", path, params=asked) as answer:
-                body = _body(answer)
+                body = _body(answer, what)
             if answer.is_success:
                 return json.loads(body)
             problem = f"HTTP {answer.status_code}: {body[:200].decode('utf-8', 'replace')}"
@@ -185,4 +212,4 @@ def _page(client: httpx.Client, path: str, asked: Mapping[str, str], advice: str
                 break
         except (httpx.TransportError, ValueError) as error:
             problem = describe(error)
-    raise PullError(f"spans were asked of {client.base_url}{path}; {problem}. {advice}")
+    raise PullError(f"{what} were asked of {client.base_url}{path}; {problem}. {advice}")

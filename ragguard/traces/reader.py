@@ -47,11 +47,12 @@ class TracedRuns:
         *,
         since: datetime | None = None,
         tools: Collection[str] = (),
+        remarks: Counter[str] | None = None,
     ) -> None:
         """Takes spans, the values of a file of JSON, or the body of an OTLP request."""
         self.counts: Counter[str] = Counter()
         """How many `spans`, `traces` and `runs` were read, and of how many spans and lines nothing was."""
-        self.remarks: Counter[str] = Counter()
+        self.remarks: Counter[str] = Counter() if remarks is None else remarks
         """The remarks on what was not understood, in sentences, each with how often it was made."""
         self._source, self._since, self._tools = source, since, tools
 
@@ -127,7 +128,9 @@ def read(
     """
     if isinstance(source, str) and source.startswith(SCHEMES):
         began = since_time(since) if since else None
-        return TracedRuns(spans_at(source, began), since=began, tools=tools)
+        remarks = Counter[str]()
+        spans = spans_at(source, began, remarks=remarks)
+        return TracedRuns(spans, since=began, tools=tools, remarks=remarks)
     if since:
         raise InvalidInput("since", since, "nothing without an address such as phoenix://HOST/PROJECT")
     return TracedRuns(_values_in(source) if isinstance(source, str | Path) else source, tools=tools)

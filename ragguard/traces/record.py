@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragguard.capture.names import USER
-from ragguard.capture.shapes import ModelContent, answer_in, content_in, messages_in, question_in
+from ragguard.capture.shapes import ModelContent, answer_in, content_in, messages_in, query_in, question_in
 from ragguard.capture.snapshot import passage
 from ragguard.capture.splitters import json_of, passages_in_text, search_results
 from ragguard.records import Passage
@@ -125,6 +125,12 @@ def read_span(span: TraceSpan, tools: Collection[str] = ()) -> Record:
     if record.kind in ("agent", "chain"):
         return record
     record.query = question_in(content.first("query"), said) or record.question
+    if (
+        record.kind == "tool"
+        and not record.query
+        and isinstance(arguments := parsed(content.first("query")), Mapping)
+    ):
+        record.query = query_in(arguments)
     declared = record.kind in _RETRIEVES
     if declared:
         record.given = content.documents("documents before a reranker or a guard", declared=False)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from ragguard.capture.shapes import question_in, text_in
+from ragguard.capture.names import USER
+from ragguard.capture.shapes import messages_in, question_in, text_in
 from ragguard.errors import InvalidInput
 from ragguard.traces.spans import TraceSpan, ns_of, object_in, objects_in
 from ragguard.traces.texts import said
@@ -21,6 +22,8 @@ from ragguard.traces.texts import said
 VERSIONS = tuple(f"ATIF-v1.{minor}" for minor in range(8))
 STEP = "atif.step"
 """The attribute that says whether a span is an agent, a call of a model or a call of a tool."""
+_REPLY = frozenset(("role", "content", "tool_calls"))
+"""The names in a whole reply of a model that stands as JSON in a step's message."""
 _DEEPEST = 5
 """How deep sub-agents may be nested."""
 
@@ -55,7 +58,7 @@ def _turns(steps: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     """Returns the steps of each question: what the user says after the agent has spoken begins the next one."""
     turns: list[list[Mapping[str, Any]]] = [[]]
     for step in steps:
-        asks = step.get("source") == "user" and not step.get("is_copied_context")
+        asks = step.get("source") == "user" and not step.get("is_copied_context") and bool(_question(step))
         if asks and any(before.get("source") == "agent" for before in turns[-1]):
             turns.append([])
         turns[-1].append(step)
@@ -80,19 +83,19 @@ class _Turn:
         dated = next((step for step in steps if step.get("timestamp")), {})
         root = self._begun(parent, "agent", str(agent.get("name") or "agent"), dated)
         root.attributes = {**root.attributes, "session.id": self.data.get("session_id")}
-        asked = [_text(step) for step in steps if step.get("source") == "user"]
+        asked = [_question(step) for step in steps if step.get("source") == "user"]
         prompt: list[dict[str, Any]] = []
         answer = ""
         waiting: list[tuple[TraceSpan, str]] = []
         for step in steps:
             if step.get("source") != "agent":
-                if text := _text(step):
-                    role = "user" if step.get("source") == "user" else "system"
-                    prompt.append({"role": role, "content": question_in(text, said) or text})
+                role = "user" if step.get("source") == "user" else "system"
+                if text := _question(step) if role == "user" else _text(step):
+                    prompt.append({"role": role, "content": text})
             else:
                 waiting, calls = self._asked(root, step, prompt)
-                answer = _text(step) or answer
-                prompt = [{"role": "assistant", "content": _text(step), "tool_calls": calls}]
+                answer = _reply(step) or answer
+                prompt = [{"role": "assistant", "content": _reply(step), "tool_calls": calls}]
             prompt += self._answered(step, waiting)
         root.attributes = {
             **root.attributes,
@@ -116,7 +119,7 @@ class _Turn:
             }}
             for at, call in enumerate(objects_in(step.get("tool_calls")))
         ]  # fmt: skip
-        reply = {"role": "assistant", "content": _text(step), "tool_calls": calls}
+        reply = {"role": "assistant", "content": _reply(step), "tool_calls": calls}
         model.attributes = {
             **model.attributes, "gen_ai.input.messages": prompt, "gen_ai.output.messages": [reply],
             "llm.model_name": step.get("model_name") or object_in(self.data.get("agent")).get("model_name"),
@@ -179,3 +182,21 @@ class _Turn:
 
 def _text(step: Mapping[str, Any]) -> str:
     return text_in(step.get("message"))
+
+
+def _question(step: Mapping[str, Any]) -> str:
+    """Returns what the user asks in a step, whose message may hold a model's whole prompt as JSON; "" for a prompt that
+    ends with what the model or a tool said, since its question was asked before."""
+    text = _text(step)
+    messages = messages_in(said(text))
+    if messages and messages[-1].role not in USER:
+        return ""
+    return question_in(text, said) or text
+
+
+def _reply(step: Mapping[str, Any]) -> str:
+    """Returns what the model says in a step, whose message may hold its whole reply as JSON."""
+    text = _text(step)
+    reply = said(text)
+    is_whole = isinstance(reply, Mapping) and "content" in reply and reply.keys() <= _REPLY
+    return text_in(reply["content"]) if is_whole else text

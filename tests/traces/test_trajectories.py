@@ -74,6 +74,51 @@ def test_json_in_messages_as_nemo_writes_it(tmp_path):
     assert run.question == "Find news."
 
 
+def test_a_prompt_that_repeats_its_question_begins_no_other_run(tmp_path):
+    """Converted events hold whole prompts and replies as JSON: the second prompt is no new question of a user."""
+    asks = {"role": "user", "content": "Who founded Nordvik?"}
+    calls = {"id": "c1", "name": "search", "arguments": {"query": "founder"}}
+    steps = [
+        {"source": "user", "message": json.dumps([asks])},
+        {"source": "agent", "message": json.dumps({"content": "", "tool_calls": [calls]}),
+         "tool_calls": [call("c1", query="founder")]},
+        {"source": "system", "message": "", "observation": {"results": [{"content": found("n")}]}},
+    ]  # fmt: skip
+    after = [
+        asks,
+        {"role": "assistant", "tool_calls": [calls]},
+        {"role": "tool", "content": "Ada Berg", "tool_call_id": "c1"},
+    ]
+    ended = [
+        *steps,
+        {"source": "user", "message": json.dumps(after)},
+        {"source": "agent", "message": json.dumps({"content": "Ada Berg"})},
+    ]
+    again = [*after, {"role": "assistant", "content": "Ada Berg"}, {"role": "user", "content": "And when?"}]
+    for more, expected in (
+        (steps, [("Who founded Nordvik?", None)]),
+        (ended, [("Who founded Nordvik?", "Ada Berg")]),
+        (
+            [*ended, {"source": "user", "message": json.dumps(again)}, *steps[1:3], STEPS[-1]],
+            [("Who founded Nordvik?", "Ada Berg"), ("And when?", "In 1922.")],
+        ),
+    ):
+        runs = runs_in(tmp_path / "t.json", {**TRAJECTORY, "steps": more})
+        assert [(run.question, run.answer) for run in runs] == expected
+        assert all([ids(step.passages) for step in run.steps] == [["n"]] for run in runs)
+
+
+def test_a_tool_without_an_argument_of_a_usual_name_is_asked_all_of_them(tmp_path):
+    steps = [
+        {"source": "user", "message": "Where is the flag?"},
+        {"source": "agent", "message": "", "tool_calls": [call("c1", pattern="disabled", path="src")],
+         "observation": {"results": [result("c1", found("f"))]}},
+        {"source": "agent", "message": "In f."},
+    ]  # fmt: skip
+    (run,) = runs_in(tmp_path / "t.json", {**TRAJECTORY, "steps": steps})
+    assert run.steps[0].query == "pattern: disabled, path: src"
+
+
 def test_trajectories_may_stand_one_a_line_and_come_to_the_service(tmp_path):
     other = {**TRAJECTORY, "session_id": "s2"}
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, (TRAJECTORY, other))))
