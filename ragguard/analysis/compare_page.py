@@ -92,9 +92,9 @@ def _differences(found: Comparison) -> str:
     rows = [
         (
             f"{_text(_title(change.metric))}<span class='document'>{_text(change.metric)}</span>",
-            _interval(change, most),
             f"{change.difference:+.3f}",
             f"<span class='{_KINDS.get(change.verdict, 'soft')}'>{_text(change.verdict)}</span>",
+            _interval(change, most),
             f"{change.before:.3f} → {change.after:.3f}",
             f"{change.questions:,}",
         )
@@ -102,9 +102,9 @@ def _differences(found: Comparison) -> str:
     ]
     titles = (
         "metric",
-        f"−{most:.2f} … 0 … +{most:.2f}",
         "difference",
         "verdict",
+        f"−{most:.2f} … 0 … +{most:.2f}",
         "before → after",
         "questions",
     )

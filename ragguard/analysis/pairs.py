@@ -262,9 +262,11 @@ def _changes(
         mean = found.value if abs(found.value) > TOLERANCE * max(1.0, float(np.abs(base).mean())) else 0.0
         spread = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
         metric = METRICS.get(series.name)
+        widest = metric.range[1] - metric.range[0] if metric is not None else math.inf
         changes.append(Change(
             named[row], series.level, len(gaps), float(base.mean()), after=float((base + gaps).mean()),
-            difference=mean, low=found.low, high=found.high, p=found.p, p_corrected=min(1.0, found.p_adjusted * looks),
+            difference=mean, low=max(found.low, -widest), high=min(found.high, widest), p=found.p,
+            p_corrected=min(1.0, found.p_adjusted * looks),
             effect=mean / spread if spread > 1e-12 else math.copysign(math.inf, mean) if mean else 0.0,
             direction="neither" if metric is None else metric.direction, primary=row in primary, lost=lost[row],
         ))  # fmt: skip

@@ -115,7 +115,7 @@ def run(
         count = write_html(_only(source.overviews(), of_cause), html, title, lambda: source.remarks)
         say(f"{counted(count, 'run')} written to {html}; open it in a browser")
     elif figures is not None:
-        names = write_figures(_only(source.overviews(texts=False), of_cause), figures)
+        names = write_figures(_only(source.overviews(), of_cause), figures)
         say(f"written to {figures}: {', '.join(names)}, each as .svg and .png")
     elif run_id:
         _show_run(source, run_id, as_json=as_json)

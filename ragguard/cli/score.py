@@ -179,7 +179,8 @@ def run(
         raise InvalidInput("files", " ".join(files), "at least one run; there is none in them")
     if source.rejected:
         lines = counted(source.rejected, "line", ("was", "were"))
-        sentence += f"\n{lines} rejected, see above; mend them and run the same command again"
+        it = "it" if source.rejected == 1 else "them"
+        sentence += f"\n{lines} rejected, see above; mend {it} and run the same command again"
     say(sentence, error=True)
     if source.rejected or (not dry_run and tally.reasons):
         raise typer.Exit(1)

@@ -282,7 +282,9 @@ class Trial:
             )
         if not evidence.found:
             why = f": no passage that was retrieved has {missing}" if missing else ""
-            return TrialReply([f"Not there, as far as words tell{why}. The nearest sentence:", _quoted(best)])
+            return TrialReply(
+                [f"Not there, as far as words tell{why}. The nearest sentence:", _quoted(first or best)]
+            )
         remark = [f"No passage that was retrieved has {missing}."] if missing else []
         before = [_quoted(first)] if first else []
         if evidence.rivals:

@@ -70,6 +70,12 @@ def test_the_page_says_what_the_terminal_says_and_names_what_rose_and_fell(page)
     assert "10 questions rose (above the line), 2 fell (under it), of 12" in text
 
 
+def test_difference_and_verdict_stand_before_the_wide_picture(page):
+    """On a phone the table is wider than the screen, and what stands behind the picture is out of sight."""
+    table = page[0].read_text(encoding="utf-8").partition("<table")[2].partition("</thead>")[0]
+    assert table.index("difference") < table.index("verdict") < table.index("… 0 …") < table.index("before →")
+
+
 def test_texts_are_escaped_and_nothing_is_fetched_or_run(page):
     text = page[0].read_text(encoding="utf-8")
     assert "<script" not in text

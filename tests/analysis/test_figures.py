@@ -91,6 +91,9 @@ def test_page_and_pictures_of_one_cause(store, tmp_path):
     pytest.importorskip("matplotlib")
     done = report(store, "--figures", tmp_path / "pictures")
     assert done.output.startswith("written to"), done.output
+    drawn = (tmp_path / "pictures" / "causes.svg").read_text()
+    assert "<!-- misled" in drawn, "the texts of the runs decide what they count as"
+    assert "<!-- unexplained" not in drawn
     assert report(store, "--figures", tmp_path / "pictures", "--html", "x.html").exit_code == 2
 
 

@@ -35,6 +35,13 @@ def test_a_real_difference_is_found_with_its_sign():
     assert (change.verdict, change.questions) == ("better", 60)
 
 
+def test_an_interval_stays_in_what_the_metric_can_differ_by():
+    """The interval of a share was once −0.25 to +1.75."""
+    (change,) = compared(side([0.0] * 8, "coverage"), side([0.0, 0.0] + [1.0] * 6, "coverage")).changes
+    assert (change.difference, change.high) == (0.75, 1.0)
+    assert change.low >= -1
+
+
 def test_gold_and_support_are_never_mixed():
     a = side([0.1, 0.2], "delta_seper", reference_source="gold")
     b = side([0.9, 0.9], "delta_seper", reference_source="answer")

@@ -90,7 +90,7 @@ def test_a_dry_run_names_the_lines_that_it_cannot_read(here):
         assert done.exit_code == 1, done.output
         assert "question: got ''" in done.output
         assert "JSON: got 'no JSON" in done.output
-        assert "2 lines were rejected, see above" in done.output
+        assert "2 lines were rejected, see above; mend them and" in done.output
     assert not (here / "scores").exists()
 
 

@@ -56,6 +56,15 @@ def test_second_search_asks_for_what_is_open_of_the_name_that_the_first_one_brou
     assert [lead.words for lead in run.steps[1].led_by] == ["Ada Berg"]
 
 
+def test_nearest_sentence_is_the_nearest_to_the_question_and_not_to_the_second_search(texts):
+    (texts / "money.md").write_text("Amounts above 500 euro need the signature of Ines Delacroix.\n")
+    (texts / "people.md").write_text("Pay and contracts: Ines Delacroix, room 2.\n")
+    done, _ = tried(texts, "Who signs amounts above 500 euro?", "--engine", "nano")
+    assert "search 2: signs Ines Delacroix" in done.output
+    assert "no passage that was retrieved has “signs”. The nearest sentence:" in done.output
+    assert "“Amounts above 500 euro need the signature of Ines Delacroix.”  money.md#1" in done.output
+
+
 def test_passages_that_fit_equally_and_differ_are_both_shown_and_neither_is_called_the_answer(texts):
     for year, days in (("2022", 25), ("2024", 28)):
         (texts / f"{year}.md").write_text(f"# Handbook\n\nEverybody gets {days} days of leave a year.\n")
