@@ -23,7 +23,7 @@ from ragguard.cli.two_searches import fits_of, load_retriever, means_of, retriev
 from ragguard.client import RagGuard
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import choose, connect
-from ragguard.engines.llama.speed import tokens_a_second
+from ragguard.engines.llama.speed import tokens_a_second, waits_for_a_core
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import InvalidInput
 from ragguard.facts.run_view import HopView, RunView
@@ -31,6 +31,7 @@ from ragguard.records import Passage
 from ragguard.scorers.exam.record import heeded, known_record
 from ragguard.storage.source import open_source
 from ragguard.storage.sqlite.score_rows import RunMeans
+from ragguard.text.chunks import WORDS
 from ragguard.text.folder import Texts, read_folder
 from ragguard.text.numbers import as_shown
 from ragguard.text.plain import counted
@@ -41,8 +42,14 @@ K = 3
 ANSWER_TOKENS = 32
 SCORING_S = 600.0
 LEGEND = "\nfit: how well a passage matches the search's query (0 = not at all, above 2 = well)"
-_TOKENS = 1_500
-"""The tokens that a small model computes for a question, about."""
+_LOADING = 1_200
+"""The tokens that could be read in the time of all that is done once: a small model is loaded, the page is written."""
+_ASKED = 350
+"""The tokens that a small model computes for a question besides its passages, about."""
+_TIMES_READ = 2 * K + 1
+"""How often a passage of a question is read: each for its fit and for the answer, the best for the words."""
+_CHARACTERS = 4
+"""The characters of a token, about."""
 
 
 def run(
@@ -183,8 +190,11 @@ def _about(texts: Texts, folder: Path, reader: Reader, asked: int) -> str:
     read = f"{counted(texts.files, 'file')}, {counted(len(texts.passages), 'passage')}"
     about = f"{folder}: {read}{skipped}. Answers and numbers: {reader.address}"
     if reader.is_small:
-        seconds = asked * _TOKENS / tokens_a_second()
-        about += f", a small model that is often wrong (--engine names yours); about {seconds:.0f} s and its loading"
+        passage = sum(len(passage.text) for passage in texts.passages) / len(texts.passages) / _CHARACTERS
+        tokens = _LOADING + asked * (_ASKED + _TIMES_READ * passage)
+        seconds = tokens / tokens_a_second() * waits_for_a_core()
+        about += f", a small model that is often wrong (--engine names yours); about {seconds:.0f} s"
+        about += f". A question reads at most {2 * K} passages of at most {WORDS} words"
     return f"{about}."
 
 

@@ -15,6 +15,8 @@ HEADING = "heading"
 """The metadata key of a passage's heading, which stands in the first line of its text."""
 WORDS = 120
 """The most words of a passage."""
+_LONG = 10
+"""The characters from which a text, as of code or addresses, counts as more words than it has."""
 _LONGEST_WORD = 200
 """The longest word of a text; longer ones are of a script without spaces, or no words."""
 _CUT = 600
@@ -75,7 +77,7 @@ def _packed(units: Iterator[str]) -> Iterator[str]:
     held: list[str] = []
     count = 0
     for piece in (piece for unit in units for piece in _cut(unit)):
-        words = WORDS if _is_spaceless(piece) else len(piece.split())
+        words = WORDS if _is_spaceless(piece) else _words_of(piece)
         if held and count + words > WORDS:
             yield "\n".join(held)
             held, count = [], 0
@@ -90,12 +92,19 @@ def _cut(unit: str) -> Iterator[str]:
     words = unit.split()
     if _is_spaceless(unit):
         yield from (unit[at : at + _CUT] for at in range(0, len(unit), _CUT))
-    elif len(words) <= WORDS:
+    elif _words_of(unit) <= WORDS:
         yield unit
     elif len(whole := _sentences(unit)) > 1:
         yield from _packed(piece for sentence in whole for piece in _cut(sentence))
+    elif len(lines := unit.splitlines()) > 1:
+        yield from _packed(piece for line in lines if line.strip() for piece in _cut(line))
     else:
-        yield from (" ".join(words[at : at + WORDS]) for at in range(0, len(words), WORDS))
+        size = max(1, WORDS * len(words) // _words_of(unit))
+        yield from (" ".join(words[at : at + size]) for at in range(0, len(words), size))
+
+
+def _words_of(text: str) -> int:
+    return max(len(text.split()), len(text) // _LONG)
 
 
 def _is_spaceless(text: str) -> bool:

@@ -147,7 +147,10 @@ def test_model_in_the_process_credits_the_passages_by_likelihood(texts, tmp_path
     done, _ = tried(texts, QUESTION, "--engine", f"gguf:{file}")
     assert done.exit_code == 0, done.output
     assert "fit +" in done.output or "fit -" in done.output
-    assert re.search(r"about \d+ s and its loading", done.output)
+    assert re.search(
+        r"about \d+ s\. A question reads at most 6 passages of at most 120 words",
+        " ".join(done.output.split()),
+    )
     assert "fit: how well a passage matches" in done.output
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ragguard.records import Passage
-from ragguard.text.chunks import Chunk, sentences, split
+from ragguard.text.chunks import WORDS, Chunk, sentences, split
 
 MARKDOWN = """# Handbook
 
@@ -73,3 +73,10 @@ def test_sentences_end_where_people_end_them():
         "Dr. Berg was born in 1.5 rooms.", "She left!", "Why?", "“So.", "He said J. Smith came, e.g. Anna.",
         "Lynx: 20",
     ]  # fmt: skip
+
+
+def test_long_lines_of_code_count_by_their_characters_and_are_cut_between_lines():
+    line = " ".join(["reader.configuration.of_passages"] * 4)
+    passages = [chunk.text for chunk in split("```\n" + "\n".join([line] * 60) + "\n```")]
+    assert max(map(len, passages)) <= 10 * WORDS
+    assert "".join(passages).count(line) == 60

@@ -29,8 +29,9 @@ from ragguard.engines.token_model import Ids
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
 
-_WIDE = 256
-"""The width from which a matrix product of one chunk is worth several threads."""
+_WIDE = 1024
+"""The width from which a matrix product of one chunk is worth several threads. In smaller ones, as of smol, threads
+mostly wait for each other: on a busy machine a question of `ragguard try` cost 65 s of two cores, not 10 s of one."""
 _NUMBERS = 2**23
 """The log-probabilities of all tokens that are held at once: 32 MB."""
 _CHUNK = 1024
