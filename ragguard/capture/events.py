@@ -165,6 +165,16 @@ def _set(metadata: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, A
     return kept | {key: value for key, value in entries.items() if value is not None}
 
 
+@dataclass(slots=True, eq=False)
+class EarlierStepsRead:
+    """Reports, before a resumed run ends, what its models read of the retrievals of earlier invocations, which only the
+    store has where these were made in another process."""
+
+    run_id: str
+    read: Callable[[Sequence[RetrievalStep]], Mapping[str, Delivered]]
+    """Returns what was read of these retrievals, by the ids of those of which it is known now."""
+
+
 @dataclass(slots=True)
 class RunEnded:
     """Reports that a run ended. A field that is None or empty leaves what `RunStarted` said."""
@@ -185,7 +195,7 @@ class RunEnded:
     """True for a run that retrieved nothing and is no run by itself: only one that it goes on with takes its answer."""
 
 
-Event: TypeAlias = RunStarted | StepEnded | StepAmended | RunEnded
+Event: TypeAlias = RunStarted | StepEnded | StepAmended | EarlierStepsRead | RunEnded
 
 
 Branch: TypeAlias = tuple[Hashable, Hashable]

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 from ragguard.capture.answer_flow import NOTHING_GIVEN, Flow, ModelCall, Texts
 from ragguard.capture.events import Delivered, StepEnded
 from ragguard.capture.passage_search import PassageSearch
-from ragguard.records import Decision, Passage
+from ragguard.records import Decision, Passage, RetrievalStep
 from ragguard.runtime.faults import NOTICES
 
 DELIVERED = "ragguard.delivered"
@@ -149,6 +149,8 @@ class ModelCalls:
         self.asked_so_far = 0
         self.steps: dict[str, EndedStep] = {}
         """The latest retrievals that have ended, in the order of their ends."""
+        self._earlier: list[EndedStep] = []
+        """The retrievals before the run was resumed, of which another process knew."""
         self.answer = ""
         self.has_ended = False
         """True once the run has ended, so that a reply which has not come is not known."""
@@ -212,10 +214,24 @@ class ModelCalls:
     def read(self, step_id: str) -> Delivered:
         """Returns the passages of a retrieval that count as read: in the order in which the first call that counts was
         given them, then in that of the calls."""
-        ended = self.steps[step_id]
+        return self._read(self.steps[step_id])
+
+    def read_before(self, steps: Sequence[RetrievalStep]) -> dict[str, Delivered]:
+        """Returns what was read of these retrievals, which ended in another process before the run was resumed, by
+        their ids; without those of which nothing was read, since a call of that process may have read them."""
+        earlier = [
+            EndedStep(StepEnded(replace(step, decision=None, candidates=step.passages), step.run_id), first=0)
+            for step in steps
+            if step.id not in self.steps
+        ]
+        self._earlier = earlier
+        read = {ended.event.step.id: self._read(ended) for ended in earlier}
+        return {step_id: delivered for step_id, delivered in read.items() if delivered.passages}
+
+    def _read(self, ended: EndedStep) -> Delivered:
         if ended.has_failed:
             return _delivered([])
-        search = ended.sought(self.rewritings, self.steps.values())
+        search = ended.sought(self.rewritings, self._all_steps())
         if not search.passages:
             return _delivered(None)
         calls = list(self._calls.values())
@@ -288,11 +304,14 @@ class ModelCalls:
         for index, (*_, at) in zip(indices, sorted(order), strict=True):
             waiting[at].moved = index - indices[at]
 
+    def _all_steps(self) -> list[EndedStep]:
+        return [*self._earlier, *self.steps.values()]
+
     def _flow_of(self, calls: Sequence[ModelCall]) -> Flow:
         replies = sum(call.reply is not None for call in calls)
-        state = (self.asked_so_far, replies, len(self.steps), self.answer, self.has_ended)
+        steps = self._all_steps()
+        state = (self.asked_so_far, replies, len(steps), self.answer, self.has_ended)
         if self._flow is None or self._flow[0] != state:
-            steps = self.steps.values()
             searches = [(step.first, step.sought(self.rewritings, steps)) for step in steps]
             self._flow = state, Flow(calls, self.answer, searches, has_ended=self.has_ended)
         return self._flow[1]

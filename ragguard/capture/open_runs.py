@@ -18,6 +18,7 @@ from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CallLog
 from ragguard.capture.events import (
     UNNAMED,
+    EarlierStepsRead,
     Event,
     RunEnded,
     RunNames,
@@ -278,6 +279,10 @@ class OpenRuns:
         end.metadata = {**run.notes, **end.metadata} if run.notes else end.metadata
         for step_id in run.model_calls.ended(end.answer or ""):
             self.amend(StepAmended(run.id, step_id, partial(run.model_calls.read_at_end, step_id)), run)
+        if run.sampled and run.names.resumes and run.model_calls.asked_so_far:
+            with self.lock:
+                run.emitting += 1
+            self.emit(run, EarlierStepsRead(run.id, run.model_calls.read_before))
         if end.waits_for:
             self.waits(end.waits_for, end.question, run.model_calls)
         by_hand = run.collected is not None

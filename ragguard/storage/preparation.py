@@ -19,7 +19,15 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequen
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypeVar
 
-from ragguard.capture.events import CALLER_ID, Event, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.events import (
+    CALLER_ID,
+    EarlierStepsRead,
+    Event,
+    RunEnded,
+    RunStarted,
+    StepAmended,
+    StepEnded,
+)
 from ragguard.capture.retrievals import WholeRun
 from ragguard.records import Decision, Dropped, Failure, RetrievalStep, Run
 from ragguard.runtime import scalars
@@ -103,6 +111,11 @@ class Redactor:
                 if not self.redacts:
                     return event
                 return replace(event, run_id=self.id(event.run_id), **self._changed(Run, event, []))
+            case EarlierStepsRead():
+                if not self.redacts:
+                    return event
+                # Redacted texts cannot be found in what the models were given.
+                return EarlierStepsRead(self.id(event.run_id), lambda steps: {})
             case StepAmended():
                 event.decision = event.decision and fitted(event.decision)
                 if not self.redacts:

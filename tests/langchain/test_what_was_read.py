@@ -225,6 +225,35 @@ def test_what_a_person_picked_before_the_model_was_asked_is_what_was_read(stored
     assert [[one.text for one in step.passages] for step in run.steps] == [["shelf 1 about firms"]]
 
 
+@pytest.mark.parametrize(
+    ("approve", "redact", "read"),
+    [
+        (True, None, ["shelf 1 about firms"]),
+        (False, None, [f"shelf {n} about firms" for n in range(3)]),
+        (True, lambda text: text.replace("shelf", "***"), "unknown"),
+    ],
+    ids=["picked", "all", "redacted texts are not found in a prompt"],
+)
+def test_what_was_retrieved_before_is_read_by_a_model_of_the_process_that_goes_on(
+    tmp_path, approve, redact, read
+):
+    model = says("Ada Berg founded it.")
+    graph = review(model, approve).compile(checkpointer=InMemorySaver(), interrupt_before=["pick"])
+    for part in ({"question": QUESTION}, None, Command(resume="1"))[: 3 if approve else 2]:
+        with RagGuard("nano", store=tmp_path / "runs.db", scorers=(), redact=redact) as rg:
+            graph.invoke(part, {"callbacks": [RagGuardCallback(rg)], "configurable": {"thread_id": "t"}})
+            assert rg.flush(10)
+            (run,) = rg.runs()
+            assert run.steps[0].metadata.get("ragguard.delivered") == "unknown" or run.status == "ok"
+    assert (run.status, run.question, run.answer) == ("ok", QUESTION, "Ada Berg founded it.")
+    (step,) = run.steps
+    if read == "unknown":
+        assert (step.metadata["ragguard.delivered"], len(step.passages)) == ("unknown", 3)
+    else:
+        assert ([one.text for one in step.passages], len(step.candidates)) == (read, 3)
+        assert "ragguard.delivered" not in step.metadata
+
+
 @pytest.mark.parametrize("made", ["before LangGraph", "after"])
 def test_breakpoint_of_the_graph_interrupts_the_run_which_goes_on(stored, rg_stored, monkeypatch, made):
     with monkeypatch.context() as patch:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from sqlite3 import Row
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from ragguard.capture.model_calls import DELIVERED, UNKNOWN
 from ragguard.facts.causes import CAUSES
 from ragguard.facts.leads import with_leads
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun, Usage
@@ -97,6 +98,16 @@ _WRITTEN_LAST: Final = tuple(name for name in _STEP_BODY if name not in ("passag
 def step_of(row: Row | Data, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
     """Returns the step of a row."""
     return _step_of(row, body, run_id, passages_in(body, texts))
+
+
+def unread_steps(connection: sqlite3.Connection, seq: int, before: int) -> list[RetrievalStep]:
+    """Returns those of a run's first `before` steps of which it is unknown what was read."""
+    statement = f"SELECT {', '.join(STEP_COLUMNS)} FROM steps WHERE run = ? AND idx < ? AND instr(body, ?)"
+    rows = connection.execute(statement, (seq, before, DELIVERED)).fetchall()
+    found = [(row, json.loads(row["body"])) for row in rows]
+    texts = texts_of(connection, [body for _, body in found])
+    steps = [step_of(row, body, "", texts) for row, body in found]
+    return [step for step in steps if step.metadata.get(DELIVERED) == UNKNOWN]
 
 
 def step_to_amend(

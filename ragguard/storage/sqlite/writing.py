@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ragguard.capture.events import CALLER_ID, RunEnded, RunNames, RunStarted, StepAmended
+from ragguard.capture.events import CALLER_ID, EarlierStepsRead, RunEnded, RunNames, RunStarted, StepAmended
 from ragguard.errors import InvalidInput
 from ragguard.records import FEEDBACK, RetrievalStep, Run
 from ragguard.runtime.deadline import now_ns
@@ -37,6 +37,7 @@ from ragguard.storage.sqlite.rows import (
     step_of,
     step_row,
     step_to_amend,
+    unread_steps,
 )
 from ragguard.storage.sqlite.run_names import (
     CALLER,
@@ -49,7 +50,7 @@ from ragguard.storage.sqlite.run_names import (
     waiting_run,
 )
 
-EventRow: TypeAlias = RunStarted | StepRow | StepAmended | RunEnded
+EventRow: TypeAlias = RunStarted | StepRow | StepAmended | EarlierStepsRead | RunEnded
 """An event on its way into the tables. Steps are rows already, without their passages as records."""
 
 _NOT_THERE = (
@@ -162,6 +163,8 @@ class Writing:
                     self._ended(event)
                 case StepAmended():
                     self._amended(event)
+                case EarlierStepsRead():
+                    self._earlier_read(event)
             time_slice.rest_if_used()
 
     def write_run(self, run: Run, *, due: bool = False, amends: bool = False) -> RunRow:
@@ -267,6 +270,13 @@ class Writing:
         columns["revision"] += columns["due_ns"] is not None or columns["owner"] is None
         columns |= {"status": event.status, "ended_ns": event.ended_ns or self._now, "attempts": 0}
         self.make_due(row)
+
+    def _earlier_read(self, event: EarlierStepsRead) -> None:
+        """Corrects what the models read of the run's earlier retrievals, where that was not known yet."""
+        invocation = self._opened(event.run_id)
+        seq, before = invocation.row.columns["seq"], invocation.steps_before
+        for step_id, read in event.read(unread_steps(self._db, seq, before)).items():
+            self._amended(StepAmended(event.run_id, step_id, read.passages, metadata=read.metadata))
 
     def _amended(self, event: StepAmended) -> None:
         row = self._opened(event.run_id).row
