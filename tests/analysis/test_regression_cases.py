@@ -208,3 +208,38 @@ async def test_the_handle_of_a_run_can_be_checked():
             run.retrieved(QUESTION, [TRUE])
             run.answered("Ursula Almberg")
         assert check_case(case, run.record()).status == "passed"
+
+
+def answered_by_rule(path, passages):
+    """Runs of an application that reads these passages, and answers what the first of them states."""
+    read = [{"id": one.id, "text": one.text, "metadata": one.metadata} for one in passages]
+    run = {
+        "id": "r1",
+        "question": QUESTION,
+        "references": ["Ursula Almberg"],
+        "answer": passages[0].text.partition(" founded")[0],
+        "steps": [{"query": QUESTION, "passages": read}],
+    }
+    Path(path).write_text(json.dumps(run))
+
+
+def test_a_run_that_nano_scored_is_a_case_that_fails_again_and_passes_after_the_fix():
+    """The commands of a user, one behind the other: nothing here is scored by hand."""
+    for name, passages in (("first", [LIE, TRUE]), ("again", [LIE, TRUE]), ("mended", [TRUE])):
+        answered_by_rule(f"{name}.jsonl", passages)
+        ragguard("score", f"{name}.jsonl", "-e", "nano", "--store", f"{name}.db")
+    assert "1 contested" in ragguard("report", "first.db")
+    assert "1 new case in found.jsonl" in ragguard(
+        "cases", "first.db", "--cause", "contested", "--out", "found.jsonl"
+    )
+    (case,) = read_cases("found.jsonl")
+    assert ([one.text for one in case.must_find], [one.text for one in case.must_not_read]) == (
+        [TRUE.text],
+        [LIE.text],
+    )
+    said = ragguard("compare", "first.db", "again.db", "--cases", "found.jsonl", code=1)
+    assert "1 failed" in said
+    assert "old.md was read, which misled it; it answered 'Greta Sandell', not 'Ursula Almberg'" in said
+    assert "Regression cases: 1 passed" in ragguard(
+        "compare", "first.db", "mended.db", "--cases", "found.jsonl"
+    )
