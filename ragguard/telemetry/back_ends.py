@@ -169,6 +169,7 @@ def phoenix_access(url: str, api_key: str | None = None) -> tuple[str, dict[str,
 
 def _annotation(score: Score, target: SpanContext, result: dict[str, Any]) -> dict[str, Any]:
     about = Attributes()
+    about.add("scorer", identity(score))
     for name in ("stderr", "engine", "prompts"):
         about.add(name, getattr(score, name))
     about.add(SKIPPED, about.skipped or None)

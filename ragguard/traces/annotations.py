@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ragguard.capture.splitters import json_of
+from ragguard.metrics.registry import METRICS
 from ragguard.traces.spans import Data, SpanEvent, TraceSpan, object_in, objects_in
 
 ANNOTATION = "annotation"
@@ -46,9 +47,16 @@ def annotations_of(span: TraceSpan) -> Iterator[Data]:
         }  # fmt: skip
 
 
+def _is_own(name: object, metadata: object) -> bool:
+    """True for a score that ragguard wrote back, which would make a run another one when its trace is pulled again."""
+    return "scorer" in object_in(metadata) and str(name).removesuffix(".support") in METRICS
+
+
 def of_phoenix(annotations: object) -> Iterable[SpanEvent]:
     """Yields the annotations of Phoenix' REST interface as events of their span."""
     for one in objects_in(annotations):
+        if _is_own(one.get("name"), one.get("metadata")):
+            continue
         result = object_in(one.get("result"))
         yield SpanEvent(ANNOTATION, {
             "name": one.get("name"), "kind": one.get("annotator_kind"), "label": result.get("label"),
@@ -61,6 +69,8 @@ def of_langfuse(scores: object) -> Iterable[SpanEvent]:
     """Yields the scores of Langfuse's API as events of their observation. A score that came by the API is a person's if
     its name says that a user gave it; one of an evaluator never is."""
     for one in objects_in(scores):
+        if _is_own(one.get("name"), json_of(one.get("metadata"))):
+            continue
         kind, name = _BY_PEOPLE.get(str(one.get("source")), ""), str(one.get("name") or "")
         if kind == "API" and any(part in name.lower() for part in _THUMBS):
             kind = PERSON

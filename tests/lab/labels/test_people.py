@@ -133,6 +133,14 @@ def test_annotations_are_pulled_with_the_spans(monkeypatch):
         assert len(found.run.metadata.get("evaluations", ())) == (address[0] == "l")
 
 
+def test_scores_that_were_written_back_are_no_annotations_of_the_trace():
+    own = person(1, True, name="udcg", annotator_kind="LLM", metadata={"scorer": "utility/4"})
+    other = person(1, True, name="udcg", annotator_kind="LLM", metadata={"model": "gpt"})
+    for given, count in (([], 0), ([own], 0), ([own, other], 1)):
+        (found,) = TracedRuns(map(pulled.phoenix_span, [phoenix(1, given)]))
+        assert len(found.run.metadata.get("evaluations", ())) == count
+
+
 def test_a_store_without_thumbs_is_one_sentence(tmp_path):
     store = Store(tmp_path / "a.db", scored=False)
     store.add_scored([judged(Run("r1", "who?"))])
