@@ -13,6 +13,7 @@ from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import DeclaredTools
 from ragguard.capture.events import Branch
 from ragguard.capture.handle import status_of
+from ragguard.capture.model_calls import TOOL_CALL
 from ragguard.capture.pipeline_run import PipelineRun, ToolEnd, guard_decided, tool_ended
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
@@ -20,7 +21,7 @@ from ragguard.capture.shapes import answer_in, query_in
 from ragguard.capture.snapshot import documents_in, passages_of
 from ragguard.capture.tool_outputs import ToolResult
 from ragguard.records import Passage, Status, new_id
-from ragguard.runtime.faults import Faults, never_raises
+from ragguard.runtime.faults import NOTICES, Faults, never_raises
 
 PIPELINE, AGENT = "haystack.pipeline.run", "haystack.agent.run"
 COMPONENT, TOOL = "haystack.component.run", "haystack.agent.step.tool"
@@ -54,6 +55,11 @@ def _types(tags: Mapping[str, Any], side: str) -> dict[str, str]:
     return {name: str(socket.get("type", "")) for name, socket in sockets.items()}
 
 
+_WITHOUT_ORDER = (
+    "a Haystack agent called several tools in one turn, and which request of the model a call belongs to cannot be "
+    "told: the request has no id, or other arguments than the call. These steps stand in the order of their ends. "
+    "(Logged once)"
+)
 _numbers = itertools.count()
 Question = Callable[[Mapping[str, Any]], str]
 """A function from what a pipeline or an agent is given to the question."""
@@ -85,6 +91,8 @@ class Operation:
         self.started_ns = time.time_ns()
         self.steps: Sequence[str] = ()
         """The ids of the steps that were made inside."""
+        self.requests: Sequence[Any] = ()
+        """The requests for tools in the latest message of an agent's model."""
         self.depths: dict[str, int] = {}
         """The number of retrievals, one fed by the other, behind each component's output of a pipeline."""
 
@@ -94,6 +102,18 @@ class Operation:
         while around is not None and around.kind != kind:
             around = around.around
         return around
+
+
+def request_of(tool: Operation) -> str:
+    """Returns the id of the request for which an agent calls a tool; '' where it cannot be told. Haystack says the
+    arguments of the request, and not its id."""
+    agent = tool.enclosing(AGENT)
+    requests = () if agent is None else agent.requests
+    same = [one for one in requests if one.arguments is tool.given]
+    same = same or [one for one in requests if one.tool_name == tool.name and one.arguments == tool.given]
+    if len(requests) > 1 and not (same and same[0].id):
+        NOTICES.once("tools of Haystack without an order", _WITHOUT_ORDER)
+    return str(same[0].id or "") if same else ""
 
 
 class Operations:
@@ -214,11 +234,13 @@ class Operations:
         # Tools that an agent calls in one step of its own, and retrievers of a pipeline of which none feeds the
         # other, share a turn.
         branch: Branch = (turn, operation.name)
+        metadata = {"retriever": operation.tags.get("haystack.component.type", "")}
         if tool is not None:
+            metadata[TOOL_CALL] = request_of(tool)
             branch = (tool.around.number if tool.around else -1, tool.number)
         self.recorder.step_started(
             step_id, run.id, query, tool="" if tool is None else tool.name, name=operation.name, turn=(branch,),
-            metadata={"retriever": operation.tags.get("haystack.component.type", "")}, followed=True,
+            metadata=metadata, followed=True,
             started_ns=operation.started_ns,
         )  # fmt: skip
         around: Operation | None = operation
@@ -233,6 +255,8 @@ class Operations:
         run.answer = answer_in(result).text or run.answer
         if isinstance(replies := result.get("replies"), list):  # of a generator
             run.asks_model = True
+            if (agent := operation.enclosing(AGENT)) is not None:
+                agent.requests = [call for one in replies for call in getattr(one, "tool_calls", None) or ()]
             run.asked(operation.number, operation.given)
             run.replied(operation.number, replies)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from types import SimpleNamespace
 
+import pytest
 from haystack import Document, Pipeline, component, tracing
 from haystack.components.agents import Agent
 from haystack.components.builders import PromptBuilder
@@ -16,10 +18,11 @@ from haystack.components.retrievers.in_memory import InMemoryBM25Retriever, InMe
 from haystack.components.writers import DocumentWriter
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.document_stores.in_memory import InMemoryDocumentStore
-from haystack.tools import PipelineTool
+from haystack.tools import PipelineTool, Tool
 
 from ragguard.capture.model_calls import REWRITTEN
 from ragguard.guard import DistractorGuard, TopUtility
+from ragguard.runtime.faults import NOTICES
 from ragguard_haystack import DocumentGuard, instrument
 
 BORN = "Elmer Hagblad was born in East Dundale."
@@ -185,6 +188,28 @@ def test_pipeline_inside_a_tool_is_one_step_of_the_agents_run(recorder, captured
     run_agent(Agent(chat_generator=ChatModel(call("wiki", query="Elmer"), DONE), tools=[tool]))
     (step,) = captured.run.steps
     assert (step.tool, step.query, texts(step.passages)) == ("wiki", "Elmer", [BORN])
+
+
+@pytest.mark.parametrize("with_ids", [True, False])
+def test_tools_of_one_turn_are_in_the_order_of_the_models_requests(recorder, captured, caplog, with_ids):
+    def tool(name: str, wait: float) -> Tool:
+        def search(query: str) -> list[Document]:
+            time.sleep(wait)
+            return [Document(content=f"{name}: {BORN}")]
+
+        schema = {"type": "object", "properties": {"query": {"type": "string"}}}
+        return Tool(name=name, description="searches", parameters=schema, function=search)
+
+    NOTICES.forget()
+    requests = [
+        ToolCall(tool_name=name, arguments={"query": "Elmer"}, id=f"id of {name}" if with_ids else None)
+        for name in ("slow", "quick")
+    ]
+    model = ChatModel(ChatMessage.from_assistant(tool_calls=requests), DONE)
+    run_agent(Agent(chat_generator=model, tools=[tool("quick", 0), tool("slow", 0.3)]))
+    tools = ["slow", "quick"] if with_ids else ["quick", "slow"]
+    assert [(step.tool, step.turn) for step in captured.run.steps] == [(one, 0) for one in tools]
+    assert ("in the order of their ends" in caplog.text) != with_ids
 
 
 def test_two_guards_in_a_row_are_one_decision_with_the_drops_of_both(recorder, captured):

@@ -137,7 +137,7 @@ def test_texts_count_in_full_also_outside_of_ascii():
 
 def test_size_of_a_framework_result_counts_before_it_is_unpacked():
     found = [Document("x" * 10_000, metadata={"page": number}) for number in range(20)]
-    assert 200_000 <= size_of(WholeRun("r", "who?", started_ns=1, ended_ns=2, found=found)) <= 240_000
+    assert 200_000 <= size_of(WholeRun("r", "who?", started_ns=1, ended_ns=2, result=found)) <= 240_000
     taken = []
     recorder = Recorder(taken.append)
     recorder.run_started("r", "who?" * 10_000)
