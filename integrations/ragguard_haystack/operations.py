@@ -56,8 +56,8 @@ def _types(tags: Mapping[str, Any], side: str) -> dict[str, str]:
 
 
 _WITHOUT_ORDER = (
-    "a Haystack agent called several tools in one turn, and which request of the model a call belongs to cannot be "
-    "told: the request has no id, or other arguments than the call. These steps stand in the order of their ends. "
+    "a Haystack agent called several tools in one turn, and it is unknown to which request of the model a call "
+    "belongs: the request has no id, or other arguments than the call. These steps stand in the order of their ends. "
     "(Logged once)"
 )
 _numbers = itertools.count()
