@@ -212,7 +212,8 @@ async def test_prune_keeps_of_the_example_in_the_docs_the_passage_that_answers(c
 
 async def test_advise_says_what_to_do(client):
     async with client() as asked:
-        run = {"question": QUESTION, "steps": [{"query": QUESTION, "passages": [TRUE]}]}
+        read = [{"query": QUESTION, "passages": [TRUE]}]
+        run = {"question": QUESTION, "sub_questions": [QUESTION], "steps": read}
         reply = (await asked.post("/v1/advise", json={"run": run, "budget_ms": 60_000})).json()
         assert reply["action"] == "answer"
         assert (await asked.post("/v1/advise", json={"run": {"question": "Who?"}})).status_code == 400

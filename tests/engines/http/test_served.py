@@ -114,7 +114,7 @@ async def test_azure_deployment_by_path_keeps_its_query_and_gets_its_key(monkeyp
         (
             "?api-version=2024-10-21",
             None,
-            "give the key as RAGGUARD_API_KEY; AZURE_OPENAI_API_KEY goes only over https",
+            "give the key as RAGGUARD_API_KEY; AZURE_OPENAI_API_KEY goes only over https or to this machine",
         ),
     ],
 )
