@@ -3,8 +3,9 @@
     python benchmarks/rerank.py          200 runs of the agent
 
 The reranker is a stub of the `/rerank` protocol in this process, which answers at once, and the reader a scripted
-engine: what is measured is what the guard, the layers and the wire cost. The guard decides within its budget of 50 ms
-in each run, and drops what the reranker ranks low. The stub is examined first, as a reranker must be.
+engine: what is measured is what the guard, the layers and the wire cost. The guard drops in each run what the reranker
+ranks low. The stub is examined first, as a reranker must be. Beside the time that passes stands the processor's time of
+the whole run of the agent, the reranker's included: what is beyond it was waited for, since the machine had other work.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -78,19 +80,26 @@ def main() -> None:
         os.environ["RAGGUARD_EXAMS"] = folder
         asyncio.run(examined(f"rerank:{url}"))
         guard = Noting(f"rerank:{url}")
+        computed: list[float] = []
         tool = create_retriever_tool(Search(), "search", "Searches.")
         for number in range(RUNS + 5):
             query = call("search", query=f"who founded mill {number}")
             built: Any = agent(query, ANSWER, tools=[tool], middleware=[GuardMiddleware(guard)])  # type: ignore[no-untyped-call]
+            began = time.process_time()
             built.invoke(asked())  # type: ignore[no-untyped-call]
+            computed.append(1000 * (time.process_time() - began))
         asyncio.run(guard.aclose())
     decisions = guard.decisions[5:]
     times = sorted(one.elapsed_ms for one in decisions)
+    computed = sorted(computed[5:])
     figures = {
         "runs": len(times),
         "passages": PASSAGES,
         "median_ms": round(statistics.median(times), 2),
         "p95_ms": round(times[int(0.95 * len(times))], 2),
+        "first_ms": [round(one.elapsed_ms, 2) for one in guard.decisions[:5]],
+        "processor_median_ms": round(statistics.median(computed), 2),
+        "processor_p95_ms": round(computed[int(0.95 * len(computed))], 2),
         "within_50_ms": round(sum(one <= TARGET_MS for one in times) / len(times), 3),
         "statuses": {
             name: sum(one.status == name for one in decisions) for name in {one.status for one in decisions}

@@ -41,6 +41,7 @@ def annotated(phoenix):
             "openinference.span.kind": "RETRIEVER",
             "input.value": question(number),
             **documents("a", "b"),
+            **STATES,
         }
         with tracer.start_as_current_span("ask", attributes=chain) as span:
             asked.append(f"{span.get_span_context().span_id:016x}")
