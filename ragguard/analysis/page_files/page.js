@@ -294,8 +294,8 @@
     });
     const support = deltas.some((delta) => delta && delta[4]);
     return el("figure", { class: "scroll" }, picture, el("figcaption", {}, (support
-      ? (likely ? "Likelihood of" : "Belief in") + " the run's own answer (support: no reference was given)." + (likely ? "" : " Whiskers: one standard error.")
-      : likely ? "Likelihood of the reference." : "Belief in the reference. Whiskers: one standard error; neighbouring hops' errors are anti-correlated.")
+      ? (likely ? "Likelihood of" : "Belief in") + " the run's own answer." + (likely ? "" : " Whiskers: ±1 standard error.")
+      : likely ? "Likelihood of the reference." : "Share of the model's sampled answers that match the reference. Whiskers: ±1 standard error.")
       + (credited ? " Bars: the credit of each hop among all; in brackets: what it added when it came." : "")));
   }
 
