@@ -105,7 +105,7 @@ def test_transformers_serve_shows_no_probabilities_and_judges_by_typed_questions
         "no log-probabilities",
         "answers typed questions, too",
         "labels      exact",
-        "label mass  not told",
+        "label mass  the server does not give it",
     ):
         assert words in result.stdout
     assert result.exit_code == 0
