@@ -95,8 +95,9 @@ class Drivers:
         return scored_in(folder) if folder.settings() else []
 
     def rows(self) -> list[str]:
-        """Returns the run id of each score."""
-        return [score.run_id for scored in self.scored() for score in scored.scores]
+        """Returns the run id of each score, those by words left out."""
+        scores = [score for scored in self.scored() for score in scored.scores]
+        return [score.run_id for score in scores if score.scorer != "words"]
 
     def counts(self) -> list[PartCounts]:
         """Returns the counts of the complete parts."""
