@@ -235,6 +235,8 @@ def test_page_asks_by_keyboard_goes_on_and_saves_lines_that_are_read(tmp_path):
             page.press(key)
         assert page.value("document.getElementById('count').textContent") == "4 of 12, 3 labelled"
         page.value("window.before = true")
+        # The browser keeps what a page stores a moment later.
+        page.value("new Promise(done => setTimeout(done, 500))")
         page.call("Page.reload")
         page.wait("!window.before && document.getElementById('count')?.textContent === '4 of 12, 3 labelled'")
         page.press("b")
