@@ -15,7 +15,11 @@ from ragguard.engines.connect import open_engine
 from ragguard.engines.prompts import load_prompts
 from ragguard.metrics import correlate
 
-pytestmark = pytest.mark.servers
+pytestmark = [
+    pytest.mark.servers,
+    # httpx leaves the socket of a request that is cancelled while it connects to the garbage collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 FACTS = {
     "Where was Ada Berg born?": "Ada Berg was born in Turin in 1901.",
     "Who has written the letter?": "The letter was written by a judge.",
