@@ -70,7 +70,7 @@ class RegressionCase:
     must_find: list[CasePassage] = field(default_factory=list)
     """The passages of which the model must get one, or another that states a reference."""
     find_all: bool = False
-    """True: the model must get each of these passages, which are graded as needed."""
+    """True if the model must read each of the passages that were graded as needed."""
     must_not_read: list[CasePassage] = field(default_factory=list)
     """The passages that misled the run, and that the model must not get."""
     cause: str = ""

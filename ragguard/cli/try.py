@@ -228,7 +228,7 @@ class Asked:
 
     @property
     def passages(self) -> list[Passage]:
-        """All that was found."""
+        """The passages of all searches, in the order of the searches."""
         return [passage for _, found in self.searches for passage in found]
 
 

@@ -15,11 +15,7 @@ from ragguard.engines.connect import open_engine
 from ragguard.engines.prompts import load_prompts
 from ragguard.metrics import correlate
 
-pytestmark = [
-    pytest.mark.servers,
-    # httpx leaves the socket of a request that is cancelled while it connects to the garbage collector.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.servers
 FACTS = {
     "Where was Ada Berg born?": "Ada Berg was born in Turin in 1901.",
     "Who has written the letter?": "The letter was written by a judge.",
@@ -28,6 +24,10 @@ FACTS = {
 }
 
 
+# httpx leaves the socket of a request that is cancelled while it connects to the garbage collector.
+@pytest.mark.filterwarnings(
+    r"ignore:Exception ignored in. <(socket|function _SelectorTransport):pytest.PytestUnraisableExceptionWarning"
+)
 @pytest.mark.parametrize(
     ("server", "shown"),
     [
