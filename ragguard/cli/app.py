@@ -169,6 +169,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
     ),
@@ -183,4 +184,6 @@ def root(
 ) -> None:
     """Tells what each retrieval did for the model that reads it."""
     if header:
-        os.environ["RAGGUARD_HEADERS"] = "\n".join([os.environ.get("RAGGUARD_HEADERS", ""), *header])
+        before = os.environ.get("RAGGUARD_HEADERS", "")
+        os.environ["RAGGUARD_HEADERS"] = "\n".join([before, *header])
+        context.call_on_close(lambda: os.environ.update(RAGGUARD_HEADERS=before))

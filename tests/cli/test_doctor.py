@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 
@@ -175,6 +176,7 @@ def test_header_before_the_command_goes_to_the_server_and_a_wait_that_it_asks_fo
         result = CliRunner().invoke(app, ["--header", "api-key: gateway-key", "doctor", url])
     assert result.exit_code == 0, result.output
     assert "gateway-key" not in result.output
+    assert os.environ["RAGGUARD_HEADERS"] == "X-Team: search"  # as before the command
 
 
 def test_examination_shows_each_figure_keeps_the_record_and_ends_with_1_where_something_failed(
