@@ -9,7 +9,6 @@ from typing import NamedTuple, TypeAlias
 
 from rich.markup import escape
 
-from ragguard.errors import UnknownName
 from ragguard.facts.run_view import RunView
 from ragguard.facts.verdicts import Verdict, utility_verdict
 from ragguard.records import RetrievalStep, Score
@@ -59,22 +58,6 @@ def short_id(run_id: str) -> str:
     """Returns the part of an id that is shown: its last 8 characters, as ids that begin with the time, such as UUIDs of
     version 7, differ only at their ends."""
     return run_id[-8:]
-
-
-def run_of_part(part: str, ids: Sequence[str]) -> str:
-    """Returns the id that equals `part`, else the only one that ends in it, else the only one that has it."""
-    meant: list[str] = []
-    for fits in (part.__eq__, lambda one: one.endswith(part), lambda one: part in one):
-        meant = [one for one in ids if part and fits(one)]
-        if len(meant) == 1:
-            return meant[0]
-    latest = f"the latest are {', '.join(reversed(ids[-_SHOWN:])) or 'none'}"
-    several = f"it fits {', '.join(meant[:_SHOWN])} and others" if meant else latest
-    allowed = (
-        "the id of a run, the id that the application gave it, or any part of an id that no other run has; "
-        f"{several}, and `ragguard report` lists all with their questions"
-    )
-    raise UnknownName("--run", part, allowed)
 
 
 def diagnose_selection(proc: float, pct_proc: float) -> str:

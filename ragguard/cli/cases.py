@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ragguard.analysis.regression_cases import case_of, has_thumb, read_cases, retrieved, write_cases
-from ragguard.analysis.wording import run_of_part
 from ragguard.cli.terminal import say
 from ragguard.errors import InvalidInput
 from ragguard.facts.causes import CAUSES, cause_of
 from ragguard.facts.run_view import RunView
-from ragguard.records import ScoredRun
 from ragguard.runtime.arguments import check_output, one_of
-from ragguard.storage.source import ScoredSource, open_source
+from ragguard.storage.source import open_source
 from ragguard.storage.sqlite import baselines
-from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.text.plain import counted
 
 
@@ -55,7 +51,7 @@ def run(
     seen = set[str]().union(*(baselines.documents(path) for path in source.stores))
     corpus = baselines.fingerprint(seen)
     made, refused = [], []
-    for scored in _chosen(source, run_ids):
+    for scored in map(source.run_of, run_ids) if run_ids else source.scored_runs():
         view = RunView(scored.run, scored.scores, scored.failures)
         counted_as = cause_of(view)
         if (
@@ -79,14 +75,3 @@ def run(
         f"--cases {shlex.quote(str(out))}")  # fmt: skip
     for wrong in refused:
         say(f"no case: {wrong}", error=True)
-
-
-def _chosen(source: ScoredSource, run_ids: list[str] | None) -> Iterator[ScoredRun]:
-    """Yields the named runs; all if none is named."""
-    if not run_ids:
-        yield from source.scored_runs()
-        return
-    ids = list(source.each(StoreReader.run_ids))
-    for wanted in run_ids:
-        run_id = run_of_part(wanted, ids)
-        yield from filter(None, source.each(lambda store, run_id=run_id: [store.scored_run(run_id)]))  # type: ignore[misc]

@@ -22,7 +22,6 @@ from ragguard.analysis.wording import (
     about_shadow,
     as_markup,
     question_line,
-    run_of_part,
     shadow_steps,
     short_id,
 )
@@ -34,13 +33,11 @@ from ragguard.facts.run_view import RunView
 from ragguard.facts.verdicts import BeliefGain
 from ragguard.lab.labels.corrected import corrected
 from ragguard.lab.labels.label_file import read_label_file
-from ragguard.records import ScoredRun
 from ragguard.runtime.arguments import check_output, one_of
 from ragguard.scorers.exam.record import remarks_on, unjudged_because
 from ragguard.scorers.plan import UNKNOWN
 from ragguard.storage.source import ScoredSource, open_source
 from ragguard.storage.sqlite.overview import Overview
-from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.text.numbers import as_shown
 from ragguard.text.plain import counted
 
@@ -147,13 +144,7 @@ def _only(runs: Iterable[Overview], ids: Container[str] | None) -> Iterator[Over
 
 def _show_run(source: ScoredSource, wanted: str, *, as_json: bool) -> None:
     """Prints the run that is meant by a part of its id, or by the id that the application gave it."""
-
-    def found(run_id: str) -> ScoredRun | None:
-        return next(filter(None, source.each(lambda store: [store.scored_run(run_id)])), None)
-
-    scored = found(wanted) or found(run_of_part(wanted, list(source.each(StoreReader.run_ids))))
-    if scored is None:  # removed since its id was read
-        raise InvalidInput("--run", wanted, "the id of a run that is there")
+    scored = source.run_of(wanted)
     if not as_json:
         screen().print(hop_table(RunView(scored.run, scored.scores, scored.failures)))
         return

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ragguard.analysis.wording import run_of_part
 from ragguard.cli.scoring_options import EngineAddress, PromptSetName
 from ragguard.cli.terminal import say
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
-from ragguard.errors import InvalidInput
 from ragguard.facts.run_view import RunView
 from ragguard.lab.counter_test import CounterTest, counter_test
 from ragguard.records import CONFIRMED
+from ragguard.storage.source import ScoredSource
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
 
@@ -40,16 +40,14 @@ def run(
     Exit code 0: confirmed. 1: not confirmed. 2: it cannot be tested; it says why.
     """
     StoreReader(data).close()  # a file that is no store is an error before it is written to
-    with closing(Store(data, scored=False)) as store:
-        scored = store.scored_run(run_id) or store.scored_run(run_of_part(run_id, store.run_ids()))
-        if scored is None:  # removed since its id was read
-            raise InvalidInput("RUN", run_id, "the id of a run that is there")
-        found = asyncio.run(_tested(RunView(scored.run, scored.scores), engine, prompts, put_in))
-        if found.confirmed:
-            store.add_metadata(scored.run.id, {CONFIRMED: found.cause})
-    say(found.sentence)
-    if not found.confirmed:
-        raise typer.Exit(2 if found.was_right else 1)
+    scored = ScoredSource([Path(data)]).run_of(run_id)
+    test = asyncio.run(_tested(RunView(scored.run, scored.scores), engine, prompts, put_in))
+    if test.confirmed:
+        with closing(Store(data, scored=False)) as store:
+            store.add_metadata(scored.run.id, {CONFIRMED: test.cause})
+    say(test.sentence)
+    if not test.confirmed:
+        raise typer.Exit(2 if test.was_right else 1)
 
 
 async def _tested(view: RunView, engine: str, prompts: str | None, put_in: str | None) -> CounterTest:

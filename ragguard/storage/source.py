@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar, overload
 
-from ragguard.errors import InvalidInput, StoreError
+from ragguard.errors import InvalidInput, StoreError, UnknownName
 from ragguard.facts.causes import CauseCounts
 from ragguard.records import Run, ScoredRun
 from ragguard.storage.files.partfolder import PartFolder, PartTotals
@@ -55,6 +55,8 @@ class Runs(Sequence[Run]):
 
 
 T = TypeVar("T")
+_NAMED = 3
+"""How many ids of runs an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,17 @@ class ScoredSource:
         """Yields all runs for a report; see `StoreReader.overviews`."""
         return self.each(lambda store: store.overviews(texts=texts))
 
+    def run_of(self, part: str) -> ScoredRun:
+        """Returns the run that has an id, also one that the application gave it, or the only one with a part of it."""
+
+        def stored(run_id: str) -> ScoredRun | None:
+            return next(filter(None, self.each(lambda store: [store.scored_run(run_id)])), None)
+
+        scored = stored(part) or stored(run_of_part(part, list(self.each(StoreReader.run_ids))))
+        if scored is None:  # removed since its id was read
+            raise InvalidInput("--run", part, "the id of a run that is there")
+        return scored
+
     def noted_runs(self) -> Iterator[NotedRun]:
         """Yields all runs with what each counts as."""
         return self.each(StoreReader.noted_runs)
@@ -86,6 +99,22 @@ class ScoredSource:
     def cause_counts(self) -> CauseCounts:
         """Returns how many runs count as what: see `ragguard.facts.causes`."""
         return count_causes(self.noted_runs())
+
+
+def run_of_part(part: str, ids: Sequence[str]) -> str:
+    """Returns the id that equals `part`, else the only one that ends in it, else the only one that has it."""
+    meant: list[str] = []
+    for fits in (part.__eq__, lambda one: one.endswith(part), lambda one: part in one):
+        meant = [one for one in ids if part and fits(one)]
+        if len(meant) == 1:
+            return meant[0]
+    latest = f"the latest are {', '.join(reversed(ids[-_NAMED:])) or 'none'}"
+    several = f"it fits {', '.join(meant[:_NAMED])} and others" if meant else latest
+    allowed = (
+        "the id of a run, the id that the application gave it, or any part of an id that no other run has; "
+        f"{several}, and `ragguard report` lists all with their questions"
+    )
+    raise UnknownName("--run", part, allowed)
 
 
 def is_source(path: str | Path) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ragguard.analysis.wording import about_selections, diagnose_selection, run_of_part
+from ragguard.analysis.wording import about_selections, diagnose_selection
 from ragguard.errors import UnknownName
+from ragguard.storage.source import run_of_part
 
 TIME_ORDERED = [f"01932b4e-77a1-7000-8{n:03d}-{n * 7919:012x}" for n in range(25)]
 
