@@ -17,11 +17,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
+from ragguard.analysis.wording import feedback_of
 from ragguard.errors import MissingDependency, StoreError
 from ragguard.facts.causes import cause_of
 from ragguard.facts.documents import document_of
 from ragguard.facts.run_view import HopView, RunView
-from ragguard.records import FEEDBACK, Level, Run, Score
+from ragguard.records import Level, Run, Score
 from ragguard.runtime.arguments import one_of
 from ragguard.runtime.faults import describe
 from ragguard.storage.sqlite.reader import StoreReader
@@ -119,7 +120,7 @@ def _question_row(view: RunView, means: RunMeans, numbers: Mapping[Series, str])
         "name": run.name or None,
         "status": run.status,
         "started": datetime.fromtimestamp(run.started_ns / 1e9, UTC).isoformat() if run.started_ns else None,
-        "thumb": _thumb(run),
+        "thumb": feedback_of(run, "thumb") or None,
         "hops": len(run.steps),
         "passages_found": len(passages),
         "passages_read": sum(passage.read for passage in passages),
@@ -174,11 +175,6 @@ def _about(run: Run) -> Row:
 
 def _about_hop(view: RunView, hop: HopView) -> Row:
     return {**_about(view.run), "hop": hop.number}
-
-
-def _thumb(run: Run) -> str | None:
-    feedback = run.metadata.get(FEEDBACK)
-    return str(feedback.get("thumb") or "") or None if isinstance(feedback, dict) else None
 
 
 def _numbers(scores: Iterable[Score], numbers: Mapping[Series, str]) -> Row:

@@ -28,6 +28,7 @@ from ragguard.analysis.wording import (
     Shortened,
     about_selections,
     diagnose_selection,
+    feedback_of,
     remarks_on_fit,
     remarks_on_leads,
     would_drop,
@@ -39,7 +40,7 @@ from ragguard.facts.documents import document_of
 from ragguard.facts.run_view import HopView, RunView
 from ragguard.facts.verdicts import BeliefGain
 from ragguard.metrics.registry import METRICS, Metric, shown_rank
-from ragguard.records import FEEDBACK, MODEL_CALLS, Decision, RetrievalStep, Run, Score
+from ragguard.records import MODEL_CALLS, Decision, RetrievalStep, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.exam.record import remarks_on
 from ragguard.storage.sqlite.overview import SCALE, Overview
@@ -183,7 +184,7 @@ def summary(overview: Overview) -> Data:
         "failures": len(view.failures),
         "provisional": view.provisional,
         "session": str(run.metadata.get("session_id") or run.metadata.get("thread_id") or ""),
-        "thumb": _feedback(run, "thumb"),
+        "thumb": feedback_of(run, "thumb"),
         "tokens": usage.prompt_tokens + usage.output_tokens,
     }
 
@@ -198,12 +199,6 @@ def _misleading(view: RunView) -> int:
         if item.read and item.effect == "misleads"
     }
     return len(by_utility | by_words)
-
-
-def _feedback(run: Run, name: str) -> str:
-    """Returns a part of the feedback on a run; empty if the metadata hold something else under that key."""
-    feedback = run.metadata.get(FEEDBACK)
-    return str(feedback.get(name, "")) if isinstance(feedback, dict) else ""
 
 
 def _tone(gain: Score | None) -> str:
@@ -232,7 +227,7 @@ def detail(overview: Overview, texts: Texts) -> Data:
         "explanation": view.explanation.text,
         "remarks": view.remarks,
         "took": max(0, run.ended_ns - run.started_ns) / 1e6 if run.ended_ns else None,
-        "note": _feedback(run, "note"),
+        "note": feedback_of(run, "note"),
         "models": list(_model_calls(run.metadata.get(MODEL_CALLS))),
         "subs": overview.sub_questions,
         "steps": [

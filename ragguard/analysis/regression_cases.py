@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -22,7 +22,7 @@ from ragguard.facts.documents import document_of
 from ragguard.facts.run_facts import findable, mentions
 from ragguard.facts.run_view import RunView
 from ragguard.metrics.answer_verdict import right_by_words
-from ragguard.records import FEEDBACK, Passage, Run, Score
+from ragguard.records import Passage, Run, Score
 from ragguard.storage.files.jsonl import Fields, json_lines, text_file
 from ragguard.text.language import normalise
 
@@ -129,12 +129,6 @@ def case_of(view: RunView, cause: str, corpus: str = "") -> RegressionCase:
         cause=cause, answer=run.answer or "",
         run=run.id, made_at=datetime.now(UTC).isoformat(timespec="seconds"), corpus=corpus,
     )  # fmt: skip
-
-
-def has_thumb(run: Run, thumb: str) -> bool:
-    """True if somebody gave the run this thumb, `up` or `down`."""
-    feedback = run.metadata.get(FEEDBACK)
-    return isinstance(feedback, Mapping) and feedback.get("thumb") == thumb
 
 
 def retrieved(run: Run, document: str) -> bool:
