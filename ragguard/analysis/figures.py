@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ragguard.errors import InvalidInput, MissingDependency, StoreError
-from ragguard.facts.causes import CAUSES, cause_of, retriever_of, short_words
+from ragguard.facts.causes import CauseCounts, CauseNote, cause_of, retrievers_of, short_words
 from ragguard.facts.run_view import RunView
 from ragguard.storage.sqlite.overview import Overview
 from ragguard.text.plain import counted
@@ -41,10 +41,7 @@ class Pictures:
     """Counts runs one after the other."""
 
     def __init__(self) -> None:
-        self._causes: Counter[str] = Counter()
-        self._groups: dict[str, defaultdict[str, Counter[str]]] = {
-            "retriever": defaultdict(Counter), "name of run": defaultdict(Counter),
-        }  # fmt: skip
+        self._counts = CauseCounts()
         self._tokens: defaultdict[int, list[int]] = defaultdict(list)
         self._beliefs: dict[str, defaultdict[int, list[float]]] = {
             name: defaultdict(list) for name in BELIEFS
@@ -52,13 +49,8 @@ class Pictures:
 
     def add(self, view: RunView, tokens: int) -> None:
         """Counts a run, and the tokens that its scores took."""
-        cause = cause_of(view)
-        self._causes[cause] += 1
+        self._counts.add(CauseNote(cause_of(view), retrievers=retrievers_of(view.run)), view.run.name)
         self._tokens[len(view.run.steps)].append(tokens)
-        for retriever in {name for step in view.run.steps if (name := retriever_of(step))}:
-            self._groups["retriever"][retriever][cause] += 1
-        if view.run.name:
-            self._groups["name of run"][view.run.name][cause] += 1
         for name, (before, _) in BELIEFS.items():
             alone = view.find(before)
             if alone is None or alone.reference_source == "answer":
@@ -80,7 +72,7 @@ class Pictures:
 
     def causes(self) -> list[tuple[str, int]]:
         """Returns how many runs each cause has, in few words."""
-        return [(short_words(cause), self._causes[cause]) for cause in CAUSES if self._causes[cause]]
+        return [(short_words(cause), count) for cause, count in self._counts.rows]
 
     def belief(self) -> tuple[str, list[BeliefPoint]] | None:
         """Returns what is measured, and its mean after each hop; None if no run has a reference and a belief."""
@@ -101,7 +93,8 @@ class Pictures:
     def groups(self) -> tuple[str, list[tuple[str, int, int]]]:
         """Returns by what runs are put side by side, and of each group its name, its right answers and its judged ones;
         nothing unless there are two groups."""
-        for by, groups in self._groups.items():
+        counts = self._counts
+        for by, groups in (("retriever", counts.by_retriever), ("name of run", counts.by_name)):
             rows = [(name, *_right_of(groups[name])) for name in sorted(groups)]
             judged = [row for row in rows if row[2]]
             if len(judged) > 1:

@@ -13,7 +13,7 @@ from typing import Any
 from ragguard.facts.documents import document_of
 from ragguard.facts.run_view import RunView
 from ragguard.facts.steps import view_step
-from ragguard.records import RetrievalStep
+from ragguard.records import RetrievalStep, Run
 
 UNJUDGED = "unjudged"
 """Counted for a run whose answer was not judged: no answer, no reference to judge by, or a model that could not."""
@@ -88,8 +88,12 @@ class CauseNote:
 
 def note_of(view: RunView) -> CauseNote:
     """Returns what a run counts as, by its scores."""
-    retrievers = dict.fromkeys(filter(None, map(retriever_of, view.run.steps)))
-    return CauseNote(cause_of(view), _documents(view), [*retrievers])
+    return CauseNote(cause_of(view), _documents(view), retrievers_of(view.run))
+
+
+def retrievers_of(run: Run) -> list[str]:
+    """Returns the names of the tools or retrievers of a run's steps, each once."""
+    return list(dict.fromkeys(filter(None, map(retriever_of, run.steps))))
 
 
 def retriever_of(step: RetrievalStep) -> str:
