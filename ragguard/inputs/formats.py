@@ -81,6 +81,8 @@ class OpenInput:
     """The first of these values; None for any other file."""
     remarks: Counter[str] = field(default_factory=Counter)
     """The remarks on what was not understood, each with how often it was made."""
+    is_empty: bool = False
+    """True for a file without a line, which holds no runs."""
     rejected: int = 0
     """How many lines a reader rejected and named in a remark, in place of a problem."""
 
@@ -97,7 +99,7 @@ class OpenInput:
         coming = raw_lines(file)
         before = [*first_lines(coming)]
         source = cls(path, options, before[-1][0].strip() if before else b"", chain(before, coming))
-        source.position, source.on_position = position, on_position
+        source.position, source.on_position, source.is_empty = position, on_position, not source.first
         if source.first[:1] in (b"{", b"[") or source.first[:4] == b"\xef\xbb\xbf{":
             values = json_items(source.lines)
             first = [value for value in (next(values, None),) if value is not None]

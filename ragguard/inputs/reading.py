@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -47,14 +48,13 @@ class RunReading:
     def lines(self) -> Iterator[Line]:
         """Yields the runs, with a problem in the place of each that cannot be read. Raises InvalidInput if nothing at
         the beginning can be: such a file is of another kind."""
-        if self.path.startswith(SCHEMES) or is_store(self.path) or Path(self.path).is_dir():
-            source = OpenInput(self.path, self._options, on_position=self._on_position)
-            yield from self._read(source)
-            return
-        with opened(self.path) as (file, position):
-            source = OpenInput.of(self.path, self._options, file, position, self._on_position)
-            if source.first:  # an empty file holds no runs
-                yield from self._read(source)
+        with self._opened() as source:
+            if source.is_empty:
+                return
+            try:
+                yield from _unrepeated(_begun(self.path, recognised(source).read(source)))
+            finally:
+                self.remarks, self.rejected = source.remarks, source.rejected
 
     def runs(self) -> Iterator[Run]:
         """Yields the runs; raises the error of the first that cannot be read."""
@@ -71,30 +71,24 @@ class RunReading:
             read(self.path, since=self._options.since)
             return
         if Path(self.path).is_dir():
-            recognised(OpenInput(self.path, self._options))
+            self.format()
             return
         check_readable(self.path)
-        if Path(self.path).is_file() and not self._is_traces():  # these are read as a whole
+        if Path(self.path).is_file() and self.format() != TRACES:  # these are read as a whole
             next(self.lines(), None)
 
-    def _is_traces(self) -> bool:
+    def format(self) -> str:
+        """Returns the name of the input's format; "" for an empty file."""
+        with self._opened() as source:
+            return "" if source.is_empty else recognised(source).name
+
+    @contextmanager
+    def _opened(self) -> Iterator[OpenInput]:
+        if self.path.startswith(SCHEMES) or is_store(self.path) or Path(self.path).is_dir():
+            yield OpenInput(self.path, self._options, on_position=self._on_position)
+            return
         with opened(self.path) as (file, position):
-            source = OpenInput.of(self.path, self._options, file, position, self._on_position)
-            return bool(source.first) and recognised(source).name == TRACES
-
-    def _read(self, source: OpenInput) -> Iterator[Line]:
-        try:
-            yield from _unrepeated(_begun(self.path, recognised(source).read(source)))
-        finally:
-            self.remarks, self.rejected = source.remarks, source.rejected
-
-
-def format_of(path: str | Path) -> Format:
-    """Returns the format of a file or a folder that can be read twice."""
-    if is_store(path) or Path(path).is_dir():
-        return recognised(OpenInput(str(path), ReadOptions()))
-    with opened(path) as (file, position):
-        return recognised(OpenInput.of(str(path), ReadOptions(), file, position, lambda _: None))
+            yield OpenInput.of(self.path, self._options, file, position, self._on_position)
 
 
 def recognised(source: OpenInput) -> Format:

@@ -16,7 +16,7 @@ from typing import IO
 
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.inputs.formats import RUN_FILE
-from ragguard.inputs.reading import format_of
+from ragguard.inputs.reading import RunReading
 from ragguard.storage.files.jsonl import opened, raw_lines
 from ragguard.storage.files.partfolder import local_path
 from ragguard.storage.files.runfile import Line, line_of
@@ -169,8 +169,8 @@ def _run_file(path: Path) -> Path:
     """Returns the path of a run file; raises StoreError for one that is known to be something else, whose parts no
     process could read alone."""
     with suppress(InvalidInput):
-        known = format_of(path).name
-        if known != RUN_FILE:
+        known = RunReading(path).format()
+        if known not in ("", RUN_FILE):
             lines = f"ragguard.write_runs(ragguard.runs_from({str(path)!r}), 'runs.jsonl')"
             raise StoreError(
                 f"{path} is {known}: score it without --on, or write it as run lines first: "

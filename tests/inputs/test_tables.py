@@ -9,7 +9,7 @@ import pytest
 from ragguard import read_runs, runs_from, write_runs
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.inputs.formats import ReadOptions
-from ragguard.inputs.reading import RunReading, format_of
+from ragguard.inputs.reading import RunReading
 
 PLAIN = {
     "question": "Who?",
@@ -258,4 +258,4 @@ def test_many_rows_are_read_one_at_a_time(tmp_path):
 )
 def test_a_format_is_known_by_what_the_file_begins_with(tmp_path, text, name):
     (tmp_path / "file").write_text("\n" + text if text[0] == "{" else text)
-    assert format_of(tmp_path / "file").name == name
+    assert RunReading(tmp_path / "file").format() == name

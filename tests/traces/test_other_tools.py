@@ -6,7 +6,7 @@ import json
 
 from support.traced import only_run, span
 
-from ragguard.inputs.reading import format_of
+from ragguard.inputs.reading import RunReading
 from ragguard.traces import read
 
 FOUND = [{"id": "a", "text": "Ada Berg founded Nordlys."}, {"id": "b", "text": "Olav Dahl founded Skagen."}]
@@ -106,7 +106,7 @@ def test_file_of_a_collector_that_begins_with_metrics_and_logs(tmp_path):
     ]
     path = tmp_path / "traces.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)))
-    assert format_of(path).name == "traces"
+    assert RunReading(path).format() == "traces"
     reading = read(path)
     (found,) = reading
     assert [one.id for one in found.run.steps[0].passages] == ["a", "b"]

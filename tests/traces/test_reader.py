@@ -10,7 +10,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from support.traced import TRACE, documents, ids, otlp_json, span
 
 from ragguard.errors import InvalidInput
-from ragguard.inputs.reading import RunReading, format_of
+from ragguard.inputs.reading import RunReading
 from ragguard.traces import read
 from ragguard.traces.pulled import server_of, since_time, spans_at
 
@@ -50,7 +50,7 @@ def test_a_file_of_traces_is_known_by_its_first_object(tmp_path, line, name):
     path = tmp_path / name
     raw = ("\n" + json.dumps(line) + "\n").encode()
     path.write_bytes(gzip.compress(raw) if name.endswith("gz") else raw)
-    assert format_of(path).name == "traces"
+    assert RunReading(path).format() == "traces"
     (found,) = read(path)
     (step,) = found.run.steps
     assert (step.query, ids(step.passages)) == ("who", ["a", "b"])
@@ -105,7 +105,7 @@ def test_a_broken_body_is_refused(body):
 def test_json_over_several_lines_is_one_document(tmp_path):
     path = tmp_path / "traces.json"
     path.write_text(json.dumps(otlp_json(*SPANS), indent=2))
-    assert format_of(path).name == "traces"
+    assert RunReading(path).format() == "traces"
     assert [found.run.question for found in read(path)] == ["Who?"]
     path.write_text(path.read_text()[:-20])
     with pytest.raises(InvalidInput, match="a whole document, which this is not"):

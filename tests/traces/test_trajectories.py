@@ -8,7 +8,7 @@ from support.traced import ids
 
 from ragguard.errors import InvalidInput
 from ragguard.inputs.formats import ReadOptions
-from ragguard.inputs.reading import RunReading, format_of, runs_from
+from ragguard.inputs.reading import RunReading, runs_from
 from ragguard.traces import read
 from ragguard.traces.trace_spans import packed_json
 
@@ -122,7 +122,7 @@ def test_a_tool_without_an_argument_of_a_usual_name_is_asked_all_of_them(tmp_pat
 def test_trajectories_may_stand_one_a_line_and_come_to_the_service(tmp_path):
     other = {**TRAJECTORY, "session_id": "s2"}
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, (TRAJECTORY, other))))
-    assert format_of(tmp_path / "t.jsonl").name == "traces"
+    assert RunReading(tmp_path / "t.jsonl").format() == "traces"
     assert len(list(runs_from(tmp_path / "t.jsonl"))) == 4
     broken = []
     assert len(list(packed_json(json.dumps(TRAJECTORY).encode(), broken))) == 11  # what POST /v1/traces takes
