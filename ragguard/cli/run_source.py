@@ -14,9 +14,10 @@ from ragguard.cli.terminal import progress_bar, say
 from ragguard.errors import InvalidInput
 from ragguard.inputs.formats import ReadOptions
 from ragguard.inputs.reading import RunReading
-from ragguard.records import Run
+from ragguard.records import Run, Usage
 from ragguard.scorers.references import ReferenceTable, spelled
 from ragguard.storage.files.jsonl import json_lines
+from ragguard.text.plain import counted
 
 RunFiles: TypeAlias = Annotated[
     list[str],
@@ -136,6 +137,14 @@ def read_references(path: Path) -> dict[str, list[str]]:
             raise line.wrong("references", answers, allowed)
         found[name] = answers
     return found
+
+
+def about_scored(runs: int, before: int, usage: Usage, place: str) -> str:
+    """Returns the sentence about the runs of a command that are scored, and what they cost."""
+    return (
+        f"{counted(runs, 'run', ('is', 'are'))} in {place}, {before:,} of them were scored before; asked now: "
+        f"{usage.requests:,} requests, {usage.prompt_tokens:,} tokens read, {usage.output_tokens:,} written"
+    )
 
 
 def about_references(found: int, runs: int) -> str:

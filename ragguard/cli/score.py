@@ -22,6 +22,7 @@ from ragguard.cli.run_source import (
     RunSource,
     Separator,
     about_references,
+    about_scored,
     read_options,
     read_references,
 )
@@ -227,12 +228,7 @@ class _Tally:
 
     def sentence(self, store: str) -> str:
         """Returns the counts as a text for the user."""
-        lines = [
-            f"{counted(self.done, 'run', ('is', 'are'))} in {store}, "
-            f"{self.known:,} of them were scored before; asked now: "
-            f"{self.usage.requests:,} requests, {self.usage.prompt_tokens:,} tokens read, "
-            f"{self.usage.output_tokens:,} written"
-        ]
+        lines = [about_scored(self.done, self.known, self.usage, store)]
         if self.unanswered >= GIVE_UP_AFTER:
             lines.append(
                 f"the engine gave no answer for {GIVE_UP_AFTER} runs in a row, so this stopped; run the same command "

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from ragguard.cli.run_source import about_references
+from ragguard.cli.run_source import about_references, about_scored
 from ragguard.cli.terminal import progress_bar, reason_lines, say
 from ragguard.errors import EngineError, InvalidInput
 from ragguard.scale.job import Executor, PartJob, PreparedJob, carry_out, prepare
@@ -76,12 +76,7 @@ def score_in_parts(inputs: Sequence[str], job: PartJob, executor: Executor) -> N
 
 def _sentence(prepared: PreparedJob) -> str:
     job, before, now = prepared.job, prepared.before, prepared.now
-    lines = [
-        f"{counted(before.runs + now.runs, 'run', ('is', 'are'))} in {job.folder}, "
-        f"{before.runs:,} of them were scored before; asked now: "
-        f"{now.usage.requests:,} requests, {now.usage.prompt_tokens:,} tokens read, "
-        f"{now.usage.output_tokens:,} written"
-    ]
+    lines = [about_scored(before.runs + now.runs, before.runs, now.usage, str(job.folder))]
     if job.references and now.referenced < now.runs:
         lines.append(about_references(now.referenced, now.runs))
     reasons = Counter(before.reasons) + Counter(now.reasons)
