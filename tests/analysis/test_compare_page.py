@@ -6,9 +6,8 @@ import re
 
 import pytest
 from support.browser import CHROMIUM, chromium, lies_apart
-from typer.testing import CliRunner
+from support.commands import ragguard
 
-from ragguard.cli.app import app
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.store import Store
@@ -47,7 +46,7 @@ def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sides")
     before, after = side(folder / "before.db", False), side(folder / "after.db", True)
     html = folder / "compare.html"
-    done = CliRunner().invoke(app, ["compare", str(before), str(after), "--html", str(html)])
+    done = ragguard("compare", before, after, "--html", html)
     assert (done.exit_code, "is written to" in done.output) == (0, True), done.output
     sentence = next(
         line for line in done.stdout.splitlines() if line.startswith(("Better", "Undecided", "Mixed"))

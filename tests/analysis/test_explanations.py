@@ -9,12 +9,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from rich.console import Console
-from typer.testing import CliRunner
+from support.commands import ragguard
 
 from ragguard import RagGuard, world
 from ragguard.analysis.hops import print_hops
 from ragguard.analysis.page import detail
-from ragguard.cli.app import app
 from ragguard.facts.explanation import explain
 from ragguard.storage.source import open_source
 from ragguard.telemetry.otel import OtelSink
@@ -78,18 +77,18 @@ def test_all_ways_out_say_the_same(scored):
 
 def test_json_has_the_explanation_of_each_run_and_the_scores_of_one(scored):
     store, explanations, *_ = scored
-    done = CliRunner().invoke(app, ["report", str(store), "--json"])
+    done = ragguard("report", store, "--json")
     listed = {line["id"]: line for line in json.loads(done.stdout)["runs"]}
     assert {id: (line["cause"], line["explanation"]) for id, line in listed.items()} == {
         id: (found.cause, found.text) for id, found in explanations.items()
     }
     (misled,) = [id for id, found in explanations.items() if found.cause == "misled"]
-    one = json.loads(CliRunner().invoke(app, ["report", str(store), "--json", "--run", misled]).stdout)
+    one = json.loads(ragguard("report", store, "--json", "--run", misled).stdout)
     assert one["wrong_passages"] == [
         {"hop": hop, "rank": rank} for hop, rank in sorted(explanations[misled].sources)
     ]
     assert {"answer_correct", "utility"} <= {score["name"] for score in one["scores"]}
-    assert CliRunner().invoke(app, ["report", str(store), "--json", "--html", "x.html"]).exit_code == 2
+    assert ragguard("report", store, "--json", "--html", "x.html").exit_code == 2
 
 
 def test_the_source_of_a_wrong_answer_is_marked_whatever_its_utility(scored):

@@ -3,12 +3,11 @@
 from xml.etree import ElementTree
 
 import pytest
+from support.commands import ragguard
 from support.outcomes import outcome
 from support.overviews import overviews
-from typer.testing import CliRunner
 
 from ragguard.analysis.figures import Pictures, write_figures
-from ragguard.cli.app import app
 from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.sqlite.ledger import ScoringOutcome
@@ -78,15 +77,14 @@ def store(tmp_path):
 
 
 def report(store, *words):
-    return CliRunner().invoke(app, ["report", str(store), *map(str, words)], env={"COLUMNS": "160"})
+    return ragguard("report", store, *words, env={"COLUMNS": "160"})
 
 
 def test_page_and_pictures_of_one_cause(store, tmp_path):
     done = report(store, "--cause", "misled", "--html", tmp_path / "misled.html")
     assert done.output.startswith("2 runs written to"), done.output
     assert "runs.db, misled" in (tmp_path / "misled.html").read_text()
-    done = report(store, "--cause", "overturned", "--html", tmp_path / "none.html")
-    assert done.exit_code == 2
+    done = report(store, "--cause", "overturned", "--html", tmp_path / "none.html", code=2)
     assert "a cause of one of the runs, which are right, not_found, misled" in done.output
     pytest.importorskip("matplotlib")
     done = report(store, "--figures", tmp_path / "pictures")
@@ -110,6 +108,5 @@ def test_condition_on_a_cause_without_judged_runs_says_what_a_cause_is(tmp_path)
             store.store_outcome(ScoringOutcome(scored.run.id, "x", 1, scored.scores, []))
         store.close()
     words = ["compare", str(tmp_path / "a.db"), str(tmp_path / "b.db"), "--fail-if", "misled > 0.1"]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 2
+    done = ragguard(*words, code=2)
     assert "a cause counts runs whose answers were judged on both sides, and there are none" in done.output

@@ -5,12 +5,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
+from support.commands import ragguard
 
 from ragguard import Passage, RagGuard, runs_from
 from ragguard.analysis.frames import Frame
 from ragguard.analysis.pairs import read_questions
-from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
 from ragguard.storage.source import open_source
 from ragguard.storage.sqlite.score_rows import titles
@@ -37,8 +36,7 @@ def store(tmp_path_factory):
 
 def rows_of(store, kind, tmp_path):
     out = tmp_path / "out.csv"
-    done = CliRunner().invoke(app, ["report", str(store), "--csv", str(out), "--rows", kind])
-    assert done.exit_code == 0, done.output
+    done = ragguard("report", store, "--csv", out, "--rows", kind, code=0)
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert f"{len(rows)} rows written" in done.output
@@ -84,8 +82,7 @@ def test_cells_that_a_spreadsheet_would_compute_are_quoted(store, tmp_path):
 
 def test_what_report_refuses_beside_a_table(store, tmp_path):
     for more in (["--html", "x.html"], ["--json"], ["--run", "x"], ["--rows", "words"]):
-        done = CliRunner().invoke(app, ["report", str(store), "--csv", str(tmp_path / "x.csv"), *more])
-        assert done.exit_code == 2, done.output
+        ragguard("report", store, "--csv", tmp_path / "x.csv", *more, code=2)
 
 
 def test_frames_go_to_pandas_and_polars_through_arrow(store):
@@ -128,14 +125,11 @@ def test_tables_of_two_retrievers_are_compared_and_drawn_in_three_commands(tmp_p
                 found = gold if best else [passage.text for passage in case.distractors][:2]
                 table.writerow([case.question, json.dumps(found), case.answer if best else "", case.answer])
 
-    def ragguard(*words):
-        done = CliRunner().invoke(app, [*words])
-        assert done.exit_code == 0, done.output
-        return done.output
-
     for side in "ab":
-        ragguard("score", f"{side}.csv", "--store", f"{side}.db", "--engine", "nano", "--scorers", "belief")
-    said = ragguard("compare", "a.db", "b.db", "--html", "compare.html")
+        ragguard(
+            "score", f"{side}.csv", "--store", f"{side}.db", "--engine", "nano", "--scorers", "belief", code=0
+        )
+    said = ragguard("compare", "a.db", "b.db", "--html", "compare.html", code=0).output
     assert "better" in said
     page = (tmp_path / "compare.html").read_text()
     assert "<svg" in page

@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from support.commands import ragguard
 
 from ragguard import Passage, RagGuard, RetrievalStep, Run, Score, ScoredRun
 from ragguard.analysis.regression_cases import CorpusTexts, check_case, read_cases
-from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
 from ragguard.storage.sqlite.store import Store
 
@@ -53,25 +52,23 @@ def stores(tmp_path, monkeypatch):
     return tmp_path
 
 
-def ragguard(*words, code=0):
-    done = CliRunner().invoke(app, [*words])
-    assert done.exit_code == code, done.output
-    return " ".join(done.output.split())
+def printed(*words, code=0):
+    return " ".join(ragguard(*words, code=code).output.split())
 
 
 def test_a_failed_run_is_a_case_that_fails_again_and_passes_after_the_fix():
-    assert "1 new case in cases.jsonl, which has 1" in ragguard("cases", "old.db", "r1")
+    assert "1 new case in cases.jsonl, which has 1" in printed("cases", "old.db", "r1")
     (case,) = read_cases("cases.jsonl")
     assert (case.question, case.cause, case.answer) == (QUESTION, "dropped", "Greta Sandell")
     assert [one.text for one in case.must_find] == [TRUE.text]
     assert [one.text for one in case.must_not_read] == [LIE.text]
     assert len(case.corpus) == 12
-    said = ragguard("compare", "old.db", "again.db", "--cases", "cases.jsonl", code=1)
+    said = printed("compare", "old.db", "again.db", "--cases", "cases.jsonl", code=1)
     assert "Regression cases: 1 failed" in said
     assert "old.md was read" in said
-    said = ragguard("compare", "old.db", "mended.db", "--cases", "cases.jsonl")
+    said = printed("compare", "old.db", "mended.db", "--cases", "cases.jsonl")
     assert "Regression cases: 1 passed" in said
-    data = json.loads(ragguard("compare", "old.db", "again.db", "--cases", "cases.jsonl", "--json", code=1))
+    data = json.loads(printed("compare", "old.db", "again.db", "--cases", "cases.jsonl", "--json", code=1))
     assert data["cases"][0]["status"] == "failed"
     assert "it answered 'Greta Sandell', not 'Ursula Almberg'" in data["cases"][0]["reasons"]
 
@@ -87,14 +84,14 @@ def test_a_failed_run_is_a_case_that_fails_again_and_passes_after_the_fix():
     ],
 )
 def test_runs_are_chosen_by_cause_document_and_thumb(options, made):
-    ragguard("cases", "old.db", *options)
+    printed("cases", "old.db", *options)
     assert sorted(case.run for case in read_cases("cases.jsonl")) == made
 
 
 def test_cases_are_added_to_the_file_once():
-    ragguard("cases", "old.db", "r1")
-    assert "0 new cases in cases.jsonl, which has 1" in ragguard("cases", "old.db", "r1")
-    assert "1 new case in cases.jsonl, which has 2" in ragguard("cases", "old.db", "r2")
+    printed("cases", "old.db", "r1")
+    assert "0 new cases in cases.jsonl, which has 1" in printed("cases", "old.db", "r1")
+    assert "1 new case in cases.jsonl, which has 2" in printed("cases", "old.db", "r2")
 
 
 @pytest.mark.parametrize(
@@ -110,11 +107,11 @@ def test_cases_are_added_to_the_file_once():
 )
 def test_what_can_be_no_case_is_one_sentence(stores, words, says):
     stored(stores / "bare.db", scored("b1", [TRUE], "Something", references=()))
-    assert says in ragguard("cases", *words, code=2)
+    assert says in printed("cases", *words, code=2)
 
 
 def test_a_case_whose_passage_is_gone_is_stale():
-    ragguard("cases", "old.db", "r1")
+    printed("cases", "old.db", "r1")
     (case,) = read_cases("cases.jsonl")
     changed = [Passage("Corwell Mills has no founder.", id="p1"), Passage("A mill.", id="p2")]
     result = check_case(case, scored("n", changed, "Nobody").run)
@@ -123,24 +120,24 @@ def test_a_case_whose_passage_is_gone_is_stale():
     )  # fmt: skip
     Path("corpus").mkdir()
     Path("corpus/other.md").write_text("nothing of it")
-    said = ragguard("compare", "old.db", "again.db", "--cases", "cases.jsonl", "--corpus", "corpus")
+    said = printed("compare", "old.db", "again.db", "--cases", "cases.jsonl", "--corpus", "corpus")
     assert "1 stale" in said
     Path("corpus/mills.md").write_text("# Mills\nUrsula   Almberg\nfounded Corwell Mills.")
-    said = ragguard("compare", "old.db", "again.db", "--cases", "cases.jsonl", "--corpus", "corpus", code=1)
+    said = printed("compare", "old.db", "again.db", "--cases", "cases.jsonl", "--corpus", "corpus", code=1)
     assert "1 failed" in said, "what it must find is there"
     with pytest.raises(InvalidInput, match="a folder of text files"):
         CorpusTexts("corpus/none.jsonl" if Path("corpus/none.jsonl").exists() else "nowhere")
 
 
 def test_a_case_that_the_new_side_was_not_asked_fails(stores):
-    ragguard("cases", "old.db", "r1", "r2")
-    said = ragguard("compare", "old.db", "mended.db", "--cases", "cases.jsonl", code=1)
+    printed("cases", "old.db", "r1", "r2")
+    said = printed("compare", "old.db", "mended.db", "--cases", "cases.jsonl", code=1)
     assert "1 not asked, 1 passed" in said
-    assert "--corpus: got" in ragguard("compare", "old.db", "mended.db", "--corpus", "x", code=2)
+    assert "--corpus: got" in printed("compare", "old.db", "mended.db", "--corpus", "x", code=2)
 
 
 def test_what_states_the_reference_is_found_whatever_passage_it_is():
-    ragguard("cases", "old.db", "r1")
+    printed("cases", "old.db", "r1")
     (case,) = read_cases("cases.jsonl")
     other = Passage("The mills were founded by Ursula Almberg in 1901.")
     assert check_case(case, scored("n", [other], "Ursula Almberg").run).status == "passed"
@@ -184,7 +181,7 @@ def test_case(ragguard_case):
     ],
 )
 def test_pytest_holds_the_application_to_cases(stores, known, outcome):
-    ragguard("cases", "old.db", "r1")
+    printed("cases", "old.db", "r1")
     (stores / "test_app.py").write_text(SUITE.format(known=known or []))
     given = ["--ragguard-cases", "cases.jsonl"] if known else []
     done = subprocess.run(
@@ -201,7 +198,7 @@ def test_pytest_holds_the_application_to_cases(stores, known, outcome):
 
 
 async def test_the_handle_of_a_run_can_be_checked():
-    ragguard("cases", "old.db", "r1")
+    printed("cases", "old.db", "r1")
     (case,) = read_cases("cases.jsonl")
     async with RagGuard(engine=None, store=None) as rg:
         async with rg.run(QUESTION) as run:

@@ -3,11 +3,10 @@
 import shutil
 
 import pytest
+from support.commands import ragguard, refusal
 from support.compared import scored, side, stored
 from support.stored import closed_after
-from typer.testing import CliRunner
 
-from ragguard.cli.app import app
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_runs
 
@@ -41,14 +40,6 @@ def stores(tmp_path):
     return tmp_path
 
 
-def said(*words):
-    """The one line that a command says before it leaves with 2."""
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    assert done.exit_code == 2, done.output
-    (line,) = done.output.strip().splitlines()
-    return line
-
-
 @pytest.mark.parametrize(
     ("name", "way_out"),
     [
@@ -61,7 +52,7 @@ def said(*words):
     ],
 )
 def test_a_report_of_what_is_no_scored_store(stores, name, way_out):
-    line = said("report", stores / name)
+    line = refusal("report", stores / name)
     assert line.startswith("ragguard report: ")
     assert way_out in line
 
@@ -83,21 +74,21 @@ def test_a_report_of_what_is_no_scored_store(stores, name, way_out):
     ],
 )
 def test_a_comparison_with_what_cannot_be_compared(stores, name, way_out):
-    line = said("compare", stores / "good.db", stores / name)
+    line = refusal("compare", stores / "good.db", stores / name)
     assert line.startswith("ragguard compare: ")
     assert way_out in line
 
 
 def test_a_gate_on_a_metric_that_one_side_lacks(stores):
-    line = said("compare", stores / "good.db", stores / "more.db", "--fail-if", "coverage < 0")
+    line = refusal("compare", stores / "good.db", stores / "more.db", "--fail-if", "coverage < 0")
     assert "one of udcg: metrics that both sides have; score both with the same scorers" in line
-    shown = CliRunner().invoke(app, ["compare", str(stores / "good.db"), str(stores / "more.db")])
+    shown = ragguard("compare", stores / "good.db", stores / "more.db")
     assert "On one side only: coverage." in shown.output
 
 
 def test_fewer_questions_than_any_test_can_use_get_a_sentence_and_no_p(tmp_path):
     first, second = (stored(tmp_path / name, side(gain)[:5]) for name, gain in (("a.db", 0), ("b.db", 0.3)))
-    done = CliRunner().invoke(app, ["compare", first, second])
+    done = ragguard("compare", first, second)
     assert "too few questions" in " ".join(done.output.split())
     assert "p =" not in done.output
 
@@ -112,7 +103,7 @@ def test_calibration_without_a_passage_to_drop_is_a_sentence(tmp_path):
     ]
     write_runs(runs, tmp_path / "gold.jsonl")
     out = tmp_path / "found.json"
-    line = said("calibrate", tmp_path / "gold.jsonl", "--engine", "nano", "--out", out)
+    line = refusal("calibrate", tmp_path / "gold.jsonl", "--engine", "nano", "--out", out)
     assert "all passages of the 20 examples are gold, so nothing says what to drop" in line
     assert not out.exists()
 
@@ -122,5 +113,5 @@ def test_calibration_without_a_passage_to_drop_is_a_sentence(tmp_path):
                 ("--write-back", "--on", "processes:1", "--out", "x")]
 )  # fmt: skip
 def test_score_of_files_refuses_what_is_for_servers(stores, options):
-    line = said("score", stores / "runs.jsonl", *options)
+    line = refusal("score", stores / "runs.jsonl", *options)
     assert line.partition(": got ")[0] in (f"ragguard score: {options[0]}", "ragguard score: since")

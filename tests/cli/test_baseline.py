@@ -6,16 +6,10 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
+from support.commands import ragguard, refusal
 from support.compared import side, stored
-from typer.testing import CliRunner
 
-from ragguard.cli.app import app
 from ragguard.storage.sqlite.store import Store
-
-
-@pytest.fixture
-def ragguard():
-    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
 
 
 def seen(runs, prefix="", text="passage {}"):
@@ -29,14 +23,13 @@ def seen(runs, prefix="", text="passage {}"):
     return runs
 
 
-def test_later_runs_of_a_store_are_compared_with_its_baseline(tmp_path, ragguard):
+def test_later_runs_of_a_store_are_compared_with_its_baseline(tmp_path):
     store = stored(tmp_path / "a.db", seen(side(0)))
     assert "has no baseline" in ragguard("baseline", store).output
     assert ragguard("baseline", store, "main").output.startswith("main  20")
     assert "none since its last baseline" in ragguard("compare", store, "--baseline", "main").output
     stored(store, seen(side(-0.05, 1), "later-"))
-    done = ragguard("compare", store, "--baseline", "main", "--fail-if", "udcg < -0.02")
-    assert done.exit_code == 1, done.output
+    done = ragguard("compare", store, "--baseline", "main", "--fail-if", "udcg < -0.02", code=1)
     assert "The baseline main is of 20" in done.output
     assert "40 runs, documents " in done.output
     assert "Worse on 40 questions" in done.output
@@ -44,7 +37,7 @@ def test_later_runs_of_a_store_are_compared_with_its_baseline(tmp_path, ragguard
     assert [line.split()[0] for line in ragguard("baseline", store).output.splitlines()] == ["main", "next"]
 
 
-def test_another_store_is_compared_with_the_baseline_alone(tmp_path, ragguard):
+def test_another_store_is_compared_with_the_baseline_alone(tmp_path):
     store = stored(tmp_path / "a.db", seen(side(0)))
     ragguard("baseline", store, "main")
     stored(store, seen(side(0.3, 1), "later-"))  # not of the baseline
@@ -54,13 +47,17 @@ def test_another_store_is_compared_with_the_baseline_alone(tmp_path, ragguard):
     assert change["difference"] == pytest.approx(0.05, abs=0.02)
 
 
-def test_other_documents_are_refused_and_mostly_other_ones_said(tmp_path, ragguard):
+def test_other_documents_are_refused_and_mostly_other_ones_said(tmp_path):
     store = stored(tmp_path / "a.db", seen(side(0)))
     ragguard("baseline", store, "main")
     refused = ragguard(
-        "compare", store, stored(tmp_path / "b.db", seen(side(0), text="other {}")), "--baseline", "main"
+        "compare",
+        store,
+        stored(tmp_path / "b.db", seen(side(0), text="other {}")),
+        "--baseline",
+        "main",
+        code=2,
     )
-    assert refused.exit_code == 2
     assert "no passage in common" in refused.output
     mixed = seen(side(0), text="other {}")
     mixed[0].run.steps[0].passages[0].text = "passage 0"
@@ -70,7 +67,7 @@ def test_other_documents_are_refused_and_mostly_other_ones_said(tmp_path, raggua
     assert "saw 40 passages, of which the other side saw 1: a difference may be that of the documents" in said
 
 
-def test_baselines_that_are_not_there_any_more(tmp_path, ragguard):
+def test_baselines_that_are_not_there_any_more(tmp_path):
     store = stored(tmp_path / "a.db", seen(side(0)))
     ragguard("baseline", store, "main")
     other = stored(tmp_path / "b.db", seen(side(0)))
@@ -87,20 +84,16 @@ def test_baselines_that_are_not_there_any_more(tmp_path, ragguard):
     assert not (tmp_path / "none.db").exists()
 
 
-def test_a_step_that_cannot_be_read_is_named_by_its_run(tmp_path, ragguard):
+def test_a_step_that_cannot_be_read_is_named_by_its_run(tmp_path):
     store = stored(tmp_path / "a.db", seen(side(0)))
     with sqlite3.connect(store) as connection:
         connection.execute("UPDATE steps SET body = '{' WHERE run = (SELECT seq FROM runs WHERE id = 'r7')")
     connection.close()
-    done = ragguard("compare", store, store)
-    assert done.exit_code == 2
-    assert "the run 'r7'" in done.output
-    baseline = ragguard("baseline", store, "main")
-    assert baseline.exit_code == 2
-    assert "the run 'r7'" in baseline.output
+    for words in (("compare", store, store), ("baseline", store, "main")):
+        assert "the run 'r7'" in refusal(*words)
 
 
-def test_comment_names_the_questions_that_fell_although_the_mean_did_not(tmp_path, ragguard):
+def test_comment_names_the_questions_that_fell_although_the_mean_did_not(tmp_path):
     after = side(0.05, 1)
     after[3].scores[0].value = 0.01
     hostile = "Is `@all` <img src=x> a | trap?"
@@ -129,7 +122,7 @@ def test_comment_names_the_questions_that_fell_although_the_mean_did_not(tmp_pat
     assert "| not decisive |" in (tmp_path / "n.md").read_text()
 
 
-def test_a_name_that_is_taken_moves_and_is_said_to(tmp_path, ragguard):
+def test_a_name_that_is_taken_moves_and_is_said_to(tmp_path):
     store = stored(tmp_path / "a.db", seen(side(0)))
     ragguard("baseline", store, "main")
     stored(store, seen(side(0), "later-"))
@@ -140,12 +133,10 @@ def test_a_name_that_is_taken_moves_and_is_said_to(tmp_path, ragguard):
 
 @pytest.mark.parametrize("words", [("baseline", "STORE", ""), ("compare", "STORE", "--baseline", ""),
                                    ("report", "STORE", "--run", "")])  # fmt: skip
-def test_a_name_that_is_empty_or_missing_is_refused(tmp_path, ragguard, words):
+def test_a_name_that_is_empty_or_missing_is_refused(tmp_path, words):
     store = stored(tmp_path / "a.db", seen(side(0)))
     ragguard("baseline", store, "main")
-    done = ragguard(*(store if word == "STORE" else word for word in words))
-    assert done.exit_code == 2, done.output
-    assert len(done.output.splitlines()) == 1
+    refusal(*(store if word == "STORE" else word for word in words))
     assert "main" in ragguard("baseline", store).output
 
 
@@ -153,13 +144,12 @@ WRONG_TYPE = '{"name": "a", "at": "", "first": "x", "last": 1, "runs": 1, "docum
 
 
 @pytest.mark.parametrize("value", ["[" * 50_000, '{"name": 7}', "null", WRONG_TYPE])
-def test_a_baseline_that_another_program_has_changed_is_named(tmp_path, ragguard, value):
+def test_a_baseline_that_another_program_has_changed_is_named(tmp_path, value):
     store = stored(tmp_path / "a.db", seen(side(0)))
     ragguard("baseline", store, "main")
     with closing(sqlite3.connect(store)) as db:
         db.execute("UPDATE meta SET value = ? WHERE key = 'baseline:main'", (value,))
         db.commit()
-    done = ragguard("baseline", store)
-    assert done.exit_code == 2
-    assert "the baseline 'main'" in done.output
-    assert "cannot be read" in done.output
+    line = refusal("baseline", store)
+    assert "the baseline 'main'" in line
+    assert "cannot be read" in line

@@ -1,26 +1,24 @@
 """`ragguard calibrate`: a threshold with a promise out of labelled runs, and clear refusals."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
+from support.commands import ragguard
 from support.runs import a_run
-from typer.testing import CliRunner
 
 from ragguard import DistractorGuard, world
 from ragguard.advice import AdviceCalibration
-from ragguard.cli.app import app
 from ragguard.guard.calibration import Calibration
 from ragguard.records import RetrievalStep, Run
 from ragguard.scorers import Utility
 from ragguard.storage.files.runfile import write_runs
 
 ROOT = Path(__file__).parents[2]
-RUNNER = CliRunner()
 
 
-def calibrate(*arguments):
-    return RUNNER.invoke(app, ["calibrate", *map(str, arguments)], catch_exceptions=False)
+calibrate = partial(ragguard, "calibrate", catch_exceptions=False)
 
 
 @pytest.fixture
@@ -43,8 +41,7 @@ def runs(tmp_path):
 
 def test_a_calibration_is_written_and_a_guard_takes_it(runs, tmp_path):
     out = tmp_path / "found.json"
-    result = calibrate(runs, "--out", out)
-    assert result.exit_code == 0, result.output
+    result = calibrate(runs, "--out", out, code=0)
     found = Calibration.load(out)
     assert found.examples == 60
     assert found.gold_loss <= 0.05
@@ -53,8 +50,7 @@ def test_a_calibration_is_written_and_a_guard_takes_it(runs, tmp_path):
     guard = DistractorGuard("nano")
     guard.use(out)
     assert guard.policies[0].threshold == found.threshold
-    fewer = calibrate(runs, "--out", out, "--max-loss", "0.3")
-    assert fewer.exit_code == 0
+    calibrate(runs, "--out", out, "--max-loss", "0.3", code=0)
     assert Calibration.load(out).threshold >= found.threshold
     assert Calibration.load(out).distractors_dropped >= found.distractors_dropped
 
@@ -62,8 +58,7 @@ def test_a_calibration_is_written_and_a_guard_takes_it(runs, tmp_path):
 def test_too_few_examples_are_refused_and_nothing_is_written(tmp_path, runs):
     few = tmp_path / "few.jsonl"
     few.write_text("".join(runs.read_text().splitlines(keepends=True)[:5]))
-    result = calibrate(few, "--out", tmp_path / "found.json")
-    assert result.exit_code == 2
+    result = calibrate(few, "--out", tmp_path / "found.json", code=2)
     assert "5 examples" in result.output
     assert "at least 19 are needed" in result.output
     assert not (tmp_path / "found.json").exists()
@@ -72,16 +67,14 @@ def test_too_few_examples_are_refused_and_nothing_is_written(tmp_path, runs):
 def test_runs_without_labels_say_what_is_missing(tmp_path):
     path = tmp_path / "runs.jsonl"
     write_runs([a_run()], path)
-    result = calibrate(path, "--out", tmp_path / "found.json")
-    assert result.exit_code == 2
+    result = calibrate(path, "--out", tmp_path / "found.json", code=2)
     assert "0 examples with gold passages were given" in result.output
 
 
 def test_a_broken_line_is_told_and_the_rest_is_used(runs, tmp_path):
     with runs.open("a") as file:
         file.write("{broken\n")
-    result = calibrate(runs, "--out", tmp_path / "found.json")
-    assert result.exit_code == 1
+    result = calibrate(runs, "--out", tmp_path / "found.json", code=1)
     assert "line" in result.output
     assert (tmp_path / "found.json").exists()
 
@@ -95,8 +88,7 @@ def test_a_broken_line_is_told_and_the_rest_is_used(runs, tmp_path):
     ],
 )
 def test_wrong_options(runs, tmp_path, arguments):
-    result = calibrate(runs, "--out", tmp_path / "found.json", *arguments)
-    assert result.exit_code == 2
+    result = calibrate(runs, "--out", tmp_path / "found.json", *arguments, code=2)
     assert result.output.startswith("ragguard calibrate: ")
     assert "; allowed: " in result.output
 
@@ -105,8 +97,7 @@ def test_advice_gets_a_calibration_of_its_own(tmp_path):
     path, out = tmp_path / "whole.jsonl", tmp_path / "advice.json"
     cases = world.cases(12, seed=41, hops=2)
     write_runs([world.make_run(case, seed=at, junk=0) for at, case in enumerate(cases)], path)
-    result = calibrate(path, "--for", "advice", "--max-loss", "0.1", "--out", out)
-    assert result.exit_code == 0, result.output
+    result = calibrate(path, "--for", "advice", "--max-loss", "0.1", "--out", out, code=0)
     found = AdviceCalibration.load(out)
     assert (found.runs, found.max_loss) == (12, 0.1)
     assert "costs at most 0.1 of right answers" in result.output
@@ -126,16 +117,14 @@ def test_advice_gets_a_calibration_of_its_own(tmp_path):
     ],
 )
 def test_options_of_the_one_are_none_of_the_other(runs, tmp_path, arguments, named):
-    result = calibrate(runs, "--out", tmp_path / "found.json", *arguments)
-    assert result.exit_code == 2
+    result = calibrate(runs, "--out", tmp_path / "found.json", *arguments, code=2)
     assert named in " ".join(result.output.split())
     assert not (tmp_path / "found.json").exists()
 
 
 def test_udcg_is_fitted_and_its_scorer_reads_the_file(tmp_path):
     contexts, out = ROOT / "examples" / "graded_runs.jsonl", tmp_path / "udcg.json"
-    result = calibrate(contexts, "--for", "udcg", "--out", out)
-    assert result.exit_code == 0, result.output
+    result = calibrate(contexts, "--for", "udcg", "--out", out, code=0)
     assert "32 contexts of 8 questions" in result.output
     assert "udcg as it is: " in result.output
     scorer = Utility.fitted(out)
@@ -149,7 +138,6 @@ def test_udcg_of_too_few_questions_is_refused(tmp_path):
     few.write_text(
         "".join((ROOT / "examples" / "graded_runs.jsonl").read_text().splitlines(keepends=True)[:12])
     )
-    result = calibrate(few, "--for", "udcg", "--out", tmp_path / "udcg.json")
-    assert result.exit_code == 2
+    result = calibrate(few, "--for", "udcg", "--out", tmp_path / "udcg.json", code=2)
     assert "3 questions have contexts" in result.output
     assert not (tmp_path / "udcg.json").exists()

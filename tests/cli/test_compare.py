@@ -4,60 +4,48 @@ import json
 from dataclasses import replace
 
 import pytest
+from support.commands import ragguard
 from support.compared import scored, side, stored
-from typer.testing import CliRunner
 
-from ragguard.cli.app import app
 from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_scores
 
 
-@pytest.fixture
-def command():
-    runner = CliRunner()
-
-    def call(*words):
-        return runner.invoke(app, [str(word) for word in words])
-
-    return call
-
-
-def test_two_stores_are_compared(tmp_path, command):
+def test_two_stores_are_compared(tmp_path):
     a, b = stored(tmp_path / "a.db", side(0)), stored(tmp_path / "b.db", side(0.05, 1))
-    done = command("compare", a, b)
-    assert done.exit_code == 0, done.output
+    done = ragguard("compare", a, b, code=0)
     assert done.output.startswith("Better on 40 questions: list quality (udcg) +0.0")
     assert "udcg ↑" in done.output
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.db", "b.db"]
 
 
-def test_equal_sides_are_identical_in_a_line(tmp_path, command):
+def test_equal_sides_are_identical_in_a_line(tmp_path):
     a = stored(tmp_path / "a.db", side(0))
-    said = command("compare", a, a).output
+    said = ragguard("compare", a, a).output
     assert said.startswith("Identical: 40 questions with the same score on both sides.\n")
     assert "difference" not in said
-    assert json.loads(command("compare", a, a, "--json").output)["verdict"]["word"] == "identical"
+    assert json.loads(ragguard("compare", a, a, "--json").output)["verdict"]["word"] == "identical"
 
 
-def test_metrics_beside_the_primary_ones_are_shown_with_all(tmp_path, command):
+def test_metrics_beside_the_primary_ones_are_shown_with_all(tmp_path):
     before, after = side(0), side(0.05, 1)
     for runs, harm in ((before, 0.1), (after, 0.5)):
         for item in runs:
             item.scores.append(Score("harm", harm, "step", item.run.id, item.run.steps[0].id))
     a, b = stored(tmp_path / "a.db", before), stored(tmp_path / "b.db", after)
-    said = command("compare", a, b).output
+    said = ragguard("compare", a, b).output
     assert "More metrics: 1, of which these differ: harm; --all shows them." in said
-    everything = command("compare", a, b, "--all").output
+    everything = ragguard("compare", a, b, "--all").output
     assert "harm ↓" in everything
 
 
-def test_difference_that_may_be_the_judges_is_remarked(tmp_path, command):
+def test_difference_that_may_be_the_judges_is_remarked(tmp_path):
     before, after = side(0), side(0)
     for item in after:
         item.scores = [replace(score, engine="other") for score in item.scores]
         item.failures.append(Failure("belief", "EngineTimeout", "too late", False, item.run.id))
     write_scores(after, tmp_path / "b.jsonl")
-    done = command("compare", stored(tmp_path / "a.db", before), tmp_path / "b.jsonl")
+    done = ragguard("compare", stored(tmp_path / "a.db", before), tmp_path / "b.jsonl")
     said = " ".join(done.output.split())
     assert (
         "Not scored alike on both sides, so that a difference may be the judge's: udcg. udcg: , , utility"
@@ -67,36 +55,34 @@ def test_difference_that_may_be_the_judges_is_remarked(tmp_path, command):
     assert "Scores that failed: 0 before, 40 after." in said
 
 
-def test_sides_that_differ_in_k_are_said_and_a_score_file_has_none(tmp_path, command):
+def test_sides_that_differ_in_k_are_said_and_a_score_file_has_none(tmp_path):
     a = stored(tmp_path / "a.db", side(0))
     write_scores(side(0), tmp_path / "b.jsonl")
-    assert "K is" not in command("compare", a, tmp_path / "b.jsonl").output
+    assert "K is" not in ragguard("compare", a, tmp_path / "b.jsonl").output
     more = [*side(0), scored(40, 0.5)]
     for item in more:
         item.run.steps[0].k = 3
     more[40].run.steps[0].k = 50  # its question is not compared
     c = stored(tmp_path / "c.db", more)
-    said = " ".join(command("compare", a, c).output.split())
+    said = " ".join(ragguard("compare", a, c).output.split())
     assert (
         "K is 1.0 before and 3.0 after: on 40 of 40 questions with another K these are not compared: udcg."
         in said
     )
-    done = command("compare", a, c, "--fail-if", "udcg < 0")
-    assert done.exit_code == 2
+    done = ragguard("compare", a, c, "--fail-if", "udcg < 0", code=2)
     assert "K differs in every question" in " ".join(done.output.split())
 
 
-def test_a_gate_fails_where_its_condition_holds(tmp_path, command):
+def test_a_gate_fails_where_its_condition_holds(tmp_path):
     a, b = stored(tmp_path / "a.db", side(0)), stored(tmp_path / "b.db", side(-0.05))
-    assert command("compare", a, b, "--fail-if", "udcg < -0.02").exit_code == 1
-    assert command("compare", a, b, "--fail-if", "udcg < -0.2").exit_code == 0
+    assert ragguard("compare", a, b, "--fail-if", "udcg < -0.02").exit_code == 1
+    assert ragguard("compare", a, b, "--fail-if", "udcg < -0.2").exit_code == 0
     for wrong in ("ndcg < 0", "nonsense"):
-        done = command("compare", a, b, "--fail-if", wrong)
-        assert done.exit_code == 2
+        done = ragguard("compare", a, b, "--fail-if", wrong, code=2)
         assert "fail-if" in done.output
 
 
-def test_bounds_on_a_metric_beside_the_primary_ones_show_it_and_each_its_difference(tmp_path, command):
+def test_bounds_on_a_metric_beside_the_primary_ones_show_it_and_each_its_difference(tmp_path):
     before, after = side(0), side(0.05, 1)
     for runs, harm in ((before, 0.1), (after, 0.5)):
         for item in runs:
@@ -113,7 +99,7 @@ def test_bounds_on_a_metric_beside_the_primary_ones_show_it_and_each_its_differe
         "--markdown",
         tmp_path / "c.md",
     )
-    done = command(*words)
+    done = ragguard(*words)
     said, comment = " ".join(done.output.split()), (tmp_path / "c.md").read_text()
     assert done.exit_code == 1
     assert "harm ↓" in said
@@ -122,7 +108,7 @@ def test_bounds_on_a_metric_beside_the_primary_ones_show_it_and_each_its_differe
         assert "passed: harm > 0.5 does not hold; the difference is +0.4 (+0.400 … +0.400)" in shown
         assert "FAILED: harm > 0.3; the difference is +0.4" in shown
     assert "| harm ↓ | +0.400 (+0.400 … +0.400) | worse | 0.000 | 0.100 | 0.500 |" in comment
-    gates = json.loads(command(*words, "--json").output)["gates"]
+    gates = json.loads(ragguard(*words, "--json").output)["gates"]
     assert [(gate["condition"], gate["passed"]) for gate in gates] == [
         ("harm > 0.5", True),
         ("harm > 0.3", False),
@@ -131,7 +117,7 @@ def test_bounds_on_a_metric_beside_the_primary_ones_show_it_and_each_its_differe
 
 
 @pytest.mark.parametrize("how", ["failed", "absent"])
-def test_a_gate_that_rests_on_a_part_of_the_questions_warns(tmp_path, command, how):
+def test_a_gate_that_rests_on_a_part_of_the_questions_warns(tmp_path, how):
     after = side(0)
     for item in after[8:]:
         item.scores = []
@@ -139,61 +125,59 @@ def test_a_gate_that_rests_on_a_part_of_the_questions_warns(tmp_path, command, h
     write_scores(side(0), tmp_path / "a.jsonl")
     write_scores(after if how == "failed" else after[:8], tmp_path / "b.jsonl")
     words = "compare", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--fail-if", "udcg < -0.02"
-    done = command(*words)
-    assert done.exit_code == 1
+    done = ragguard(*words, code=1)
     assert "32 questions have no udcg on the new side" in " ".join(done.output.split())
-    assert command(*words, "--allow-unscored").exit_code == 0
+    assert ragguard(*words, "--allow-unscored").exit_code == 0
     assert "WARNING: --fail-if: udcg was compared on 8 of the 40 questions" in " ".join(done.output.split())
-    assert "compared on 8 of the 40" in json.loads(command(*words, "--json").output)["fail_if_remarks"][0]
+    assert "compared on 8 of the 40" in json.loads(ragguard(*words, "--json").output)["fail_if_remarks"][0]
 
 
-def test_runs_with_time_ordered_ids_are_told_apart_and_found_by_the_part_that_is_shown(tmp_path, command):
+def test_runs_with_time_ordered_ids_are_told_apart_and_found_by_the_part_that_is_shown(tmp_path):
     items = [scored(number, 0.5) for number in range(25)]
     for number, item in enumerate(items):
         item.run.id = f"01932b4e-77a1-7000-8{number:03d}-{number * 7919:012x}"
         item.scores = [replace(score, run_id=item.run.id) for score in item.scores]
     store = stored(tmp_path / "ordered.db", items)
-    listed = command("report", store, "--most", 10).output
+    listed = ragguard("report", store, "--most", 10).output
     shown = {line.split()[-1] for line in listed.splitlines() if "Who is number" in line}
     assert len(shown) == 10
     assert "… and 15 more; all of them: --most 25" in listed
     for part in shown:
-        done = command("report", store, "--run", part)
+        done = ragguard("report", store, "--run", part)
         assert "Who is number" in done.output, done.output
-    done = command("report", store, "--run", "01932b4e")
-    assert done.exit_code == 2
+    done = ragguard("report", store, "--run", "01932b4e", code=2)
     assert "it fits 01932b4e" in done.output
 
 
-def test_a_run_without_a_question_or_a_retrieval_is_shown_as_such(tmp_path, command):
+def test_a_run_without_a_question_or_a_retrieval_is_shown_as_such(tmp_path):
     store = stored(tmp_path / "bare.db", [ScoredRun(Run("bare", "", ended_ns=1), [])])
-    assert "(no question)" in command("report", store).output
-    done = command("report", store, "--run", "bare")
+    assert "(no question)" in ragguard("report", store).output
+    done = ragguard("report", store, "--run", "bare")
     assert "(no question)" in done.output
     assert "run bare: no retrieval was captured" in done.output
 
 
-def test_a_list_begins_with_the_most_misled_where_any_is(tmp_path, command):
+def test_a_list_begins_with_the_most_misled_where_any_is(tmp_path):
     misled = scored(2, 0.5)
     misled.scores = [
         *misled.scores,
         Score("utility", -0.9, "passage", "r2", misled.run.steps[0].id, position=1),
     ]
-    listed = command(
+    listed = ragguard(
         "report", stored(tmp_path / "misled.db", [scored(1, 0.5), misled, scored(3, 0.5)])
     ).output
     assert "3 runs, what needs a person first" in listed
     assert listed.index("number 2?") < min(listed.index("number 1?"), listed.index("number 3?"))
 
 
-def test_a_store_that_has_nothing_to_show_says_why(tmp_path, command):
+def test_a_store_that_has_nothing_to_show_says_why(tmp_path):
     empty, a = stored(tmp_path / "empty.db", []), stored(tmp_path / "a.db", side(0))
     calls = (["report", empty], ["report", tmp_path / "missing.db"], ["report", a, "--run", "nonsense"],
              ["report", a, "--most", "3", "--html", tmp_path / "x.html"], ["report", a, "--run", "r1", "--most", "3"],
              ["report", a, "--run", "r1", "--html", tmp_path / "x.html"],
              ["report", empty, "--html", tmp_path / "x.html"])  # fmt: skip
     for words in calls:
-        done = command(*words)
+        done = ragguard(*words)
         assert done.exit_code == 2, (words, done.output)
         assert done.output.startswith("ragguard report: ")
     assert not (tmp_path / "x.html").exists()

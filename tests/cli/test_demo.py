@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from support.commands import ragguard
 
 from ragguard.cli import demo
-from ragguard.cli.app import app
 from ragguard.storage.files.runfile import read_runs
 
 pytestmark = pytest.mark.slow
@@ -76,10 +75,9 @@ def test_stores_and_runs_of_the_demo_can_be_read(shown):
     assert {len(run.steps) for run in runs} == {2}
     assert all(run.answer for run in runs)
     assert sum(step.decision is not None for run in runs for step in run.steps) == 2 * len(demo.GUARDED)
-    done = CliRunner().invoke(app, ["report", str(out / "ragguard.db")])
-    assert done.exit_code == 0
+    done = ragguard("report", out / "ragguard.db", code=0)
     assert f"{count} runs" in done.output
-    done = CliRunner().invoke(app, ["compare", str(out / "worse-search.db"), str(out / "ragguard.db")])
+    done = ragguard("compare", out / "worse-search.db", out / "ragguard.db")
     assert done.output.startswith(f"Better on {len(demo.COMPARED)} questions")
 
 
@@ -93,15 +91,14 @@ def test_the_tutorials_commands_run_one_after_the_other_behind_the_demo(shown, m
     monkeypatch.chdir(out.parent)
     for line in lines:
         program, *words = shlex.split(line, comments=True)
-        done = CliRunner().invoke(app, words)
+        done = ragguard(*words)
         assert (program, done.exit_code) == ("ragguard", 0), done.output
     assert (out.parent / "report.html").exists()
 
 
 def test_a_store_of_the_users_own_is_not_overwritten(tmp_path):
     (tmp_path / "ragguard.db").write_text("mine")
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
-    assert done.exit_code == 2
+    done = ragguard("demo", "--out", tmp_path, code=2)
     assert "a folder without a store of your own" in done.output
     assert (tmp_path / "ragguard.db").read_text() == "mine"
 
@@ -109,14 +106,12 @@ def test_a_store_of_the_users_own_is_not_overwritten(tmp_path):
 @pytest.mark.parametrize("out", ["file", "file/below"])
 def test_a_place_that_cannot_hold_the_results_is_one_sentence(tmp_path, out):
     (tmp_path / "file").touch()
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / out)])
-    assert done.exit_code == 2
+    done = ragguard("demo", "--out", tmp_path / out, code=2)
     assert re.fullmatch(r"ragguard demo: .+/file.*; check the files and the disk\n", done.output)
 
 
 def test_demo_without_a_framework_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "FRAMEWORKS", {"One": "ragguard_langchain", "Other": "neither_this"})
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out")])
-    assert done.exit_code == 2
+    done = ragguard("demo", "--out", tmp_path / "out", code=2)
     assert "pip install './ragguard[demo]'" in done.output
     assert not (tmp_path / "out").exists()

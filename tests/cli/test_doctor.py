@@ -6,24 +6,21 @@ import json
 import os
 import re
 import socket
+from functools import partial
 
 import pytest
+from support.commands import ragguard
 from support.fake_model import FakeModel
 from support.misbehaving_server import Reply, serving
-from typer.testing import CliRunner
 
-from ragguard.cli.app import app
 from ragguard.runtime.faults import NOTICES
 
-
-def doctor(*arguments):
-    return CliRunner().invoke(app, ["doctor", *arguments])
+doctor = partial(ragguard, "doctor")
 
 
 def test_vllm_server_is_ready_exactly():
     with serving(FakeModel().handle) as url:
-        result = doctor(url)
-    assert result.exit_code == 0, result.output
+        result = doctor(url, code=0)
     for part in (
         url,
         "(vllm)",
@@ -49,8 +46,7 @@ def test_server_of_one_sample_a_request_is_measured_with_few_requests_and_told_w
         return model.handle(request)
 
     with serving(handle) as url:
-        result = doctor(url)
-    assert result.exit_code == 0, result.output
+        result = doctor(url, code=0)
     assert len(asked) < 150
     assert re.search(r"^ready: estimated; .* takes 961 requests, .*vLLM$", result.stdout.splitlines()[-1]), (
         result.stdout
@@ -65,8 +61,7 @@ def test_part_that_fails_loses_no_other_part():
         return Reply({"error": {"message": "no samples today"}}, 500) if fails else model.handle(request)
 
     with serving(handle) as url:
-        result = doctor(url)
-    assert result.exit_code == 1
+        result = doctor(url, code=1)
     for part in ("samples     failed: Engine", "no samples today", "exact: the first token", "a second"):
         assert part in result.stdout
     assert result.stdout.splitlines()[-1] == "not ready: mend what failed above"
@@ -109,8 +104,7 @@ def test_as_json():
 def test_a_model_that_chats_instead_is_not_ready(monkeypatch):
     monkeypatch.setattr("support.fake_model.ANSWERS", {"A": 0.1, "Sure": 0.85, "B": 0.05})
     with serving(FakeModel().handle) as url:
-        result = doctor(url)
-    assert result.exit_code == 1
+        result = doctor(url, code=1)
     assert "not ready: the model puts too little" in result.stdout.splitlines()[-1]
     assert "instruction-tuned" in result.stdout
 
@@ -130,24 +124,21 @@ def test_a_server_that_is_not_there_is_not_ready_and_nobody_is_sent_to_the_docto
 
 def test_a_model_that_is_not_there_is_not_ready():
     with serving(FakeModel(models=("one", "two")).handle) as url:
-        result = doctor(f"{url}#three")
-    assert result.exit_code == 1
+        result = doctor(f"{url}#three", code=1)
     assert "it has: one, two" in result.stderr
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_a_model_name_is_no_command_to_the_terminal(more):
     with serving(FakeModel(models=("fa\x1b[2J\x9b31m\u202eke",)).handle) as url:
-        result = doctor(url, *more)
-    assert result.exit_code == 0, result.output
+        result = doctor(url, *more, code=0)
     assert not set(result.output) & set("\x1b\x9b\u202e")
     assert "ke" in result.stdout
 
 
 def test_nano_is_ready(caplog):
     NOTICES.forget()
-    result = doctor("nano")
-    assert result.exit_code == 0, result.output
+    result = doctor("nano", code=0)
     ours = [record for record in caplog.records if record.name.startswith("ragguard")]
     assert not ours, "it is asked in words that it knows"
     assert "(nano)" in result.stdout
@@ -156,8 +147,7 @@ def test_nano_is_ready(caplog):
 
 @pytest.mark.vllm
 def test_a_real_vllm_server_is_well(vllm_server):
-    result = doctor(vllm_server.url)
-    assert result.exit_code == 0, result.output
+    result = doctor(vllm_server.url, code=0)
     assert "prompts nano/" in result.stdout
     assert "exact: the first token" in result.stdout
 
@@ -173,8 +163,7 @@ def test_header_before_the_command_goes_to_the_server_and_a_wait_that_it_asks_fo
         return Reply({}, 429, {"retry-after": "0.01"}) if busy[0] >= 0 else model.handle(request)
 
     with serving(handle) as url:
-        result = CliRunner().invoke(app, ["--header", "api-key: gateway-key", "doctor", url])
-    assert result.exit_code == 0, result.output
+        result = ragguard("--header", "api-key: gateway-key", "doctor", url, code=0)
     assert "gateway-key" not in result.output
     assert os.environ["RAGGUARD_HEADERS"] == "X-Team: search"  # as before the command
 
@@ -184,8 +173,7 @@ def test_examination_shows_each_figure_keeps_the_record_and_ends_with_1_where_so
 ):
     monkeypatch.setenv("RAGGUARD_EXAMS", str(tmp_path))
     with serving(FakeModel().handle) as url:
-        result = doctor(url, "--exam")
-    assert result.exit_code == 1, result.output
+        result = doctor(url, "--exam", code=1)
     assert re.search(r"0\.50  relevance by label: .* \(at least 0\.75\)  FAILED", result.stdout), (
         result.stdout
     )
@@ -193,6 +181,5 @@ def test_examination_shows_each_figure_keeps_the_record_and_ends_with_1_where_so
 
 
 def test_nano_is_examined_elsewhere():
-    result = doctor("nano", "--exam")
-    assert result.exit_code == 1
+    result = doctor("nano", "--exam", code=1)
     assert "make evaluate-nano" in result.output

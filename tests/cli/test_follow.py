@@ -10,11 +10,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from support.commands import ragguard
 from support.polling import eventually
-from typer.testing import CliRunner
 
 from ragguard import Passage, RagGuard
-from ragguard.cli.app import app
 from ragguard.cli.follow import follow_table
 from ragguard.facts.run_view import RunView
 from ragguard.records import PROVISIONAL, Failure, RetrievalStep, Run, Score, ScoredRun
@@ -76,7 +75,7 @@ def test_a_terminal_follows_a_store_that_comes_and_goes_until_it_is_interrupted(
 
 
 def test_output_that_is_no_terminal_is_refused_with_the_way_out(tmp_path):
-    done = CliRunner().invoke(app, ["report", str(tmp_path / "ragguard.db"), "--follow"])
+    done = ragguard("report", tmp_path / "ragguard.db", "--follow")
     assert (done.exit_code, "without --follow" in done.output) == (2, True)
 
 
@@ -84,7 +83,7 @@ def test_output_that_is_no_terminal_is_refused_with_the_way_out(tmp_path):
     "option", [["--run", "x"], ["--html", "x.html"], ["--json"], ["--labels", "x.jsonl"]]
 )
 def test_nothing_else_goes_beside_following(tmp_path, option):
-    done = CliRunner().invoke(app, ["report", str(tmp_path / "ragguard.db"), "--follow", *option])
+    done = ragguard("report", tmp_path / "ragguard.db", "--follow", *option)
     assert (done.exit_code, "--follow" in done.output) == (2, True)
 
 
@@ -92,7 +91,7 @@ def test_nothing_else_goes_beside_following(tmp_path, option):
 def test_something_that_is_no_store_is_refused(tmp_path, kind):
     path = tmp_path / "runs.jsonl"
     path.write_text('{"format": "ragguard.runs/1"}\n') if kind == "run file" else path.mkdir()
-    done = CliRunner().invoke(app, ["report", str(path), "--follow"])
+    done = ragguard("report", path, "--follow")
     assert (done.exit_code, "no terminal" in done.output) == (2, False), done.output
 
 

@@ -10,10 +10,10 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from support.commands import ragguard
 from support.compared import scored_in_full, stored
-from typer.testing import CliRunner
 
-from ragguard.cli.app import OWN_FAULT, app
+from ragguard.cli.app import OWN_FAULT
 
 SEED, ROUNDS = 20240229, 300
 VALUES = [
@@ -122,7 +122,7 @@ def test_no_command_ends_in_a_traceback(files, tmp_path, monkeypatch):
     contents = {path: path.read_bytes() for path in map(Path, files[:-4]) if os.path.isfile(path)}
     for _ in range(ROUNDS):
         call = words(random_, files, tmp_path)
-        done = CliRunner().invoke(app, call, input="")
+        done = ragguard(*call, input="")
         crashed = done.exception if not isinstance(done.exception, SystemExit | None) else None
         assert crashed is None, (call, repr(crashed))
         assert done.exit_code in (0, 1, 2), (call, done.output)

@@ -3,12 +3,12 @@
 import os
 import re
 import textwrap
+from functools import partial
 
 import pytest
+from support.commands import ragguard
 from support.warm_python import run_python
-from typer.testing import CliRunner
 
-from ragguard.cli.app import app
 from ragguard.engines import connect as connecting
 
 pytestmark = pytest.mark.slow
@@ -104,8 +104,7 @@ def no_engine(monkeypatch):
     connecting.local_server.cache_clear()
 
 
-def init(*arguments):
-    return CliRunner().invoke(app, ["init", *arguments])
+init = partial(ragguard, "init")
 
 
 def printed(output):
@@ -122,12 +121,10 @@ def carried_out(path):
 def test_written_lines_capture_the_retrieval_of_the_real_framework(make, framework):
     folder = make(app_dot_py=PROGRAMS[framework])
     before = (folder / "app.py").read_text()
-    shown = init()
-    assert shown.exit_code == 0, shown.output
+    shown = init(code=0)
     assert f"found {framework.replace('Graph', 'Chain')} (app.py:" in shown.output
     assert (folder / "app.py").read_text() == before
-    done = init("--write")
-    assert done.exit_code == 0, done.output
+    init("--write", code=0)
     after = (folder / "app.py").read_text()
     assert printed(shown.output).strip() in after
     assert after.replace(printed(shown.output).strip(), "").split() == before.split()
@@ -175,8 +172,7 @@ def test_pipes_and_large_files_are_passed_over(make, monkeypatch):
     assert "requirements.txt" in done.output
     assert "no regular file" in done.output
     (folder / "requirements.txt").unlink()
-    done = init()
-    assert done.exit_code == 0
+    done = init(code=0)
     for name in ("pipe.py", "large.py"):
         assert f"{name} could not be read as Python" in done.output
 
@@ -229,8 +225,7 @@ def test_project_whose_name_is_a_framework_is_not_said_to_use_it(make):
 def test_write_refuses_in_one_sentence_what_it_cannot_place(make, files, said):
     folder = make(**files)
     before = {path: path.read_bytes() for path in folder.iterdir()}
-    done = init("--write")
-    assert done.exit_code == 2
+    done = init("--write", code=2)
     assert said in done.output.splitlines()[-1]
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
 

@@ -1,14 +1,13 @@
 """`ragguard metrics`, as a user calls it."""
 
 import pytest
-from typer.testing import CliRunner
+from support.commands import ragguard
 
-from ragguard.cli.app import app
 from ragguard.metrics import METRICS
 
 
 def run(*arguments, width="200"):
-    return CliRunner().invoke(app, ["metrics", *arguments], env={"COLUMNS": width, "TERM": "dumb"})
+    return ragguard("metrics", *arguments, env={"COLUMNS": width, "TERM": "dumb"})
 
 
 @pytest.mark.parametrize("width", ["80", "200"])

@@ -4,24 +4,19 @@ import json
 import re
 
 import pytest
+from support.commands import ragguard
 from support.compared import stored
 from support.parts import write_parts
 from support.runs import a_run
-from typer.testing import CliRunner
 
 from ragguard import world
-from ragguard.cli.app import app
 from ragguard.pytest_gate import ragguard_gate as ragguard_gate
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_runs, write_scores
 
 
 def call(*words, code=0):
-    done = CliRunner().invoke(
-        app, [str(word) for word in words], env={"COLUMNS": "200"}, catch_exceptions=False
-    )
-    assert done.exit_code == code, done.output
-    return done.output
+    return ragguard(*words, env={"COLUMNS": "200"}, catch_exceptions=False, code=code).output
 
 
 @pytest.fixture(scope="module")

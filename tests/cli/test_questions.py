@@ -5,10 +5,9 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from support.commands import ragguard
 
 from ragguard import RagGuard, connect, read_runs, write_runs
-from ragguard.cli.app import app
 from ragguard.cli.questions import ReferenceReport, questions_of, read_reports
 from ragguard.engines import EngineInfo, LabelProbs, Sample, Samples
 from ragguard.engines.prompts import load_prompts
@@ -98,9 +97,6 @@ def test_a_judge_that_has_no_such_prompt_is_told_in_a_sentence(tmp_path):
     path = tmp_path / "reports.jsonl"
     path.write_text(json.dumps({"question": QUESTION, "report": REPORT.report}))
     assert list(read_reports(path)) == [ReferenceReport(QUESTION, REPORT.report)]
-    result = CliRunner().invoke(
-        app, ["questions", str(path), "--engine", "nano", "--out", str(tmp_path / "q.jsonl")]
-    )
-    assert result.exit_code == 2
+    result = ragguard("questions", path, "--engine", "nano", "--out", tmp_path / "q.jsonl", code=2)
     assert "report_questions" in result.output
     assert not (tmp_path / "q.jsonl").exists()

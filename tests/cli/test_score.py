@@ -8,23 +8,22 @@ import subprocess
 import threading
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from support.commands import ragguard
 from support.program import command, environment
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 from support.traced import documents, otlp_json, span
-from typer.testing import CliRunner
 
 from ragguard import Passage, RagGuard, RetrievalStep, Run
-from ragguard.cli.app import app
 from ragguard.errors import EngineRejected, EngineUnreachable
 from ragguard.storage.files.runfile import write_runs
 from ragguard.storage.sqlite import layout
 from ragguard.storage.sqlite.reader import StoreReader
 
-RUNNER = CliRunner()
 UTILITY = ("--scorers", "utility")
 
 
@@ -42,8 +41,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def score(*arguments):
-    return RUNNER.invoke(app, ["score", *map(str, arguments)], catch_exceptions=False)
+score = partial(ragguard, "score", catch_exceptions=False)
 
 
 def runs_file(count=3, name="runs.jsonl"):
@@ -56,8 +54,7 @@ def test_traces_are_scored_and_what_is_not_understood_is_said(engine):
     found = [span(1, input__value="who", **retriever, **documents("a"))]
     found += [span(2, name="lost", trace="1" * 32, **retriever)]
     Path("traces.jsonl").write_text("".join(json.dumps(otlp_json(one)) + "\n" for one in found))
-    done = score("traces.jsonl", *UTILITY)
-    assert done.exit_code == 0, done.output
+    done = score("traces.jsonl", *UTILITY, code=0)
     assert "1 run is in ragguard.db" in done.output
     assert "'lost' holds no documents" in " ".join(done.output.split())
     (run,) = StoreReader("ragguard.db").runs()
@@ -87,8 +84,7 @@ def test_runs_may_come_through_a_pipe(engine, here):
 def test_scored_runs_are_not_asked_again(engine):
     score(runs_file(3), *UTILITY)
     asked = len(engine.calls)
-    done = score(runs_file(5), *UTILITY)
-    assert done.exit_code == 0
+    done = score(runs_file(5), *UTILITY, code=0)
     assert "5 runs are in ragguard.db, 3 of them were scored before" in done.output
     fresh = {text for call in engine.calls[asked:] for text in call.texts}
     assert fresh  # the texts of the runs are equal; the two new runs alone are asked about
@@ -105,8 +101,7 @@ def test_bad_lines_are_told_with_number_and_reason_and_the_rest_is_scored(engine
     ]  # fmt: skip
     good = (here / "runs.jsonl").read_bytes().splitlines()
     (here / "runs.jsonl").write_bytes(b"\n".join([good[0], *bad, good[1]]) + b"\n")
-    done = score("runs.jsonl", *UTILITY)
-    assert done.exit_code == 1
+    done = score("runs.jsonl", *UTILITY, code=1)
     for number, reason in enumerate(("JSON", "question", "format", "question", "passages", "UTF-8"), 2):
         assert f"runs.jsonl: line {number}, " in done.output
         assert reason in done.output
@@ -118,15 +113,13 @@ def test_bad_lines_are_told_with_number_and_reason_and_the_rest_is_scored(engine
 def test_a_run_that_is_refused_is_told_and_counted_as_no_run_of_the_store(engine):
     write_runs([a_run("r0"), a_run("r1")], "runs.jsonl")
     write_runs([a_run("r0", question="something else?")], "more.jsonl")
-    done = score("runs.jsonl", "more.jsonl", "--concurrency", 1, *UTILITY)
-    assert done.exit_code == 1
+    done = score("runs.jsonl", "more.jsonl", "--concurrency", 1, *UTILITY, code=1)
     assert "2 runs are in ragguard.db, 0 of them were scored before" in done.output
     assert "no run with another question" in done.output
 
 
 def test_an_engine_that_is_not_there_is_said_once(here):
-    done = score(runs_file(), "--engine", "http://127.0.0.1:9/v1", *UTILITY)
-    assert done.exit_code == 2
+    done = score(runs_file(), "--engine", "http://127.0.0.1:9/v1", *UTILITY, code=2)
     assert "127.0.0.1:9" in done.output
     assert done.output.count("\n") <= 3
 
@@ -144,12 +137,10 @@ def test_an_engine_that_dies_on_the_way_stops_it_and_loses_nothing(engine, monke
         run.steps = run.steps[:1]
         run.steps[0].passages = run.steps[0].candidates = [type(run.steps[0].passages[0])(f"only {run.id}")]
     write_runs(runs, "runs.jsonl")
-    done = score("runs.jsonl", "--concurrency", 1, *UTILITY)
-    assert done.exit_code == 1
+    done = score("runs.jsonl", "--concurrency", 1, *UTILITY, code=1)
     assert "gave no answer for 3 runs in a row" in done.output
     engine.fault = lambda call: None
-    done = score("runs.jsonl", *UTILITY)
-    assert done.exit_code == 0, done.output
+    done = score("runs.jsonl", *UTILITY, code=0)
     store = StoreReader("ragguard.db")
     assert all(store.scores(run.id) for run in runs)
 
@@ -172,15 +163,13 @@ def test_an_engine_that_dies_on_the_way_stops_it_and_loses_nothing(engine, monke
 )
 def test_wrong_option_or_missing_file_is_exit_code_two(here, arguments, says):
     runs_file()
-    done = score(*arguments)
-    assert done.exit_code == 2, done.output
+    done = score(*arguments, code=2)
     assert says in done.output
     assert not (here / "ragguard.db").exists(), "said before the work"
 
 
 def test_a_dry_run_says_what_it_would_cost_and_asks_nothing(engine, here):
-    done = score(runs_file(10), "--dry-run", *UTILITY)
-    assert done.exit_code == 0
+    done = score(runs_file(10), "--dry-run", *UTILITY, code=0)
     assert "scoring 10 runs would take" in done.output
     assert engine.calls == []
     assert not (here / "ragguard.db").exists()
@@ -195,8 +184,7 @@ def test_dry_run_without_its_server_says_that_its_counts_are_a_guess(engine, her
 
     monkeypatch.setattr(engine, "info", unreachable)
     for on in ((), ("--on", "processes:1", "--out", "scores")):
-        done = score("runs.jsonl", "--dry-run", *UTILITY, *on)
-        assert done.exit_code == 0, done.output
+        done = score("runs.jsonl", "--dry-run", *UTILITY, *on, code=0)
         assert guess in done.output
         assert done.output.count("connection refused") == 1
 
@@ -211,14 +199,12 @@ def test_references_come_from_a_file_of_their_own(engine, here):
     score("runs.jsonl", "--references", "gold.jsonl", *UTILITY)
     assert StoreReader("ragguard.db").run("r1").references == ["Ada Berg"]
     (here / "gold.jsonl").write_text("{}\n")
-    done = score("runs.jsonl", "--references", "gold.jsonl", *UTILITY)
-    assert done.exit_code == 2
+    done = score("runs.jsonl", "--references", "gold.jsonl", *UTILITY, code=2)
     assert "gold.jsonl, line 1" in done.output
 
 
 def test_scores_are_written_out(engine, here):
-    done = score(runs_file(), "--out", "scores.jsonl", *UTILITY)
-    assert done.exit_code == 0
+    score(runs_file(), "--out", "scores.jsonl", *UTILITY, code=0)
     lines = [json.loads(line) for line in (here / "scores.jsonl").read_text().splitlines()]
     assert {line["run_id"] for line in lines} == {"r0", "r1", "r2"}
 
@@ -231,8 +217,7 @@ def test_a_run_that_is_scored_into_another_store_is_found_there_by_the_applicati
 
 
 def test_a_budget_that_is_spent_is_a_reason_and_not_a_crash(engine):
-    done = score(runs_file(), "--max-tokens", 1, *UTILITY)
-    assert done.exit_code == 1
+    done = score(runs_file(), "--max-tokens", 1, *UTILITY, code=1)
     assert "BudgetExceeded" in done.output
 
 
@@ -267,8 +252,7 @@ def test_an_interrupt_ends_it_and_the_same_command_goes_on(engine, here):
     _, said = stopped.communicate(timeout=60)
     assert stopped.returncode == 130, said
     assert "the same command goes on from there" in said
-    done = score("runs.jsonl", *UTILITY)
-    assert done.exit_code == 0, done.output
+    score("runs.jsonl", *UTILITY, code=0)
     store = StoreReader("ragguard.db")
     assert all(store.scores(run.id) for run in runs)
 
@@ -294,8 +278,7 @@ def test_a_store_that_cannot_be_written_is_no_success(engine, monkeypatch, when)
     monkeypatch.setattr(layout, "connect", connect)
     monkeypatch.setattr("ragguard.cli.score.CLOSE_SECONDS", 0.2)
     engine.label = judging
-    done = score(runs_file(30), *UTILITY, "--concurrency", 1)
-    assert done.exit_code == 2, done.output
+    done = score(runs_file(30), *UTILITY, "--concurrency", 1, code=2)
     assert "ragguard.db cannot be written" in done.output
     assert "name another" in done.output
 
@@ -306,8 +289,7 @@ def test_a_question_with_references_is_found_whatever_its_capitals_and_spaces(en
     write_runs([run], "runs.jsonl")
     line = {"question": f" {run.question.upper()}  ", "references": ["Ada Berg"]}
     (here / "refs.jsonl").write_text(json.dumps(line))
-    done = score("runs.jsonl", *UTILITY, "--references", "refs.jsonl", "--dry-run", *on)
-    assert done.exit_code == 0, done.output
+    done = score("runs.jsonl", *UTILITY, "--references", "refs.jsonl", "--dry-run", *on, code=0)
     assert "found their references" not in done.output
 
 
@@ -322,8 +304,7 @@ def test_a_question_with_references_is_found_whatever_its_capitals_and_spaces(en
 def test_lines_that_contradict_each_other_about_one_question_are_said(engine, here, first, second, code):
     lines = [first | {"references": ["x"]}, second | {"references": ["y"]}, first | {"references": ["x"]}]
     (here / "refs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done = score(runs_file(), *UTILITY, "--references", "refs.jsonl", "--dry-run")
-    assert done.exit_code == code, done.output
+    done = score(runs_file(), *UTILITY, "--references", "refs.jsonl", "--dry-run", code=code)
     assert ("refs.jsonl, line 2, references: got ['y']; allowed: ['x'], the references" in done.output) is (
         code == 2
     )
@@ -332,8 +313,7 @@ def test_lines_that_contradict_each_other_about_one_question_are_said(engine, he
 def test_runs_without_references_in_the_file_are_said(engine, here):
     (here / "refs.jsonl").write_text(json.dumps({"question": "Another?", "references": ["x"]}))
     write_runs((replace(a_run(f"r{number}"), references=None) for number in range(3)), "runs.jsonl")
-    done = score("runs.jsonl", *UTILITY, "--references", "refs.jsonl")
-    assert done.exit_code == 0
+    done = score("runs.jsonl", *UTILITY, "--references", "refs.jsonl", code=0)
     assert "0 of 3 runs found their references: --references has the others neither" in done.output
     (here / "refs.jsonl").write_text(json.dumps({"id": "r1", "references": ["x"]}))
     assert "1 of 3 runs found their references" in score(
@@ -343,16 +323,14 @@ def test_runs_without_references_in_the_file_are_said(engine, here):
 
 def test_files_without_a_run_are_refused(engine, here):
     (here / "none.jsonl").write_text("\n")
-    done = score("none.jsonl")
-    assert done.exit_code == 2
+    done = score("none.jsonl", code=2)
     assert "there is none in them" in done.output
-    assert RUNNER.invoke(app, ["score", "-"], input="").exit_code == 0
+    assert ragguard("score", "-", input="").exit_code == 0
 
 
 def test_model_that_does_not_answer_with_labels_is_said_before_the_first_run(engine):
     engine.label = lambda text, label: 0.1 if label in "AB" else 0.4
-    done = score(runs_file())
-    assert done.exit_code == 2
+    done = score(runs_file(), code=2)
     assert "asked for one of A, B and puts only 0.20 on them (at least 0.50 is needed)" in done.output
     assert len(engine.calls) == 1
 
@@ -370,8 +348,7 @@ def test_failures_of_one_cause_are_one_line_whatever_their_numbers(engine):
     second.steps = second.steps[:1]
     second.steps[0].passages = second.steps[0].candidates = second.steps[0].passages[:1]
     write_runs([first, second], "runs.jsonl")
-    done = score("runs.jsonl", "--scorers", "utility,coverage")
-    assert done.exit_code == 1
+    done = score("runs.jsonl", "--scorers", "utility,coverage", code=1)
     assert "before the first run: " in done.output
     assert (
         done.output.count("LowLabelMass: the judge was asked for one of A, B and puts too little on them")
@@ -391,8 +368,7 @@ def test_real_text_on_nano_is_one_reason_and_nothing_plausible_is_stored(here):
         Run(id="paris", question="What is the capital of France?", references=["Paris"], steps=[paris]),
     ]
     write_runs(runs, "real.jsonl")
-    done = score("real.jsonl")
-    assert done.exit_code == 1
+    done = score("real.jsonl", code=1)
     assert done.output.count("nano does not know too many of the words of a prompt") == 1
     store = StoreReader("ragguard.db")
     assert {one.scorer for run in runs for one in store.scores(run.id)} == {"words"}
@@ -403,7 +379,6 @@ def test_engine_text_is_no_command_to_the_terminal(engine, caplog):
         raise EngineRejected("HTTP 400: \x1b[2J\x1b]0;owned\x07 \x9b31m")
 
     engine.label_probs = refuse
-    done = score(runs_file(), *UTILITY)
-    assert done.exit_code == 1
+    done = score(runs_file(), *UTILITY, code=1)
     assert "owned" in done.output
     assert not set(done.output + caplog.text) & set("\x1b\x07\x9b")

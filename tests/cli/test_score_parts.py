@@ -1,14 +1,14 @@
 """`ragguard score --on`: what cannot be done is one sentence before anything is written; a dry run; what is said."""
 
 import json
+from functools import partial
 
 import pytest
+from support.commands import ragguard, refusal
 from support.parts import ExecutorHere
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
-from typer.testing import CliRunner
 
-from ragguard.cli.app import app
 from ragguard.errors import EngineUnreachable, StoreError
 from ragguard.storage.files.runfile import write_runs
 from ragguard.storage.sqlite.store import Store
@@ -27,8 +27,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def score(*words):
-    return CliRunner().invoke(app, ["score", *words])
+score = partial(ragguard, "score")
 
 
 @pytest.mark.parametrize(
@@ -57,9 +56,7 @@ def score(*words):
 )  # fmt: skip
 def test_wrong_option_or_input_is_one_sentence_before_anything_is_written(here, words, says):
     before = sorted(here.iterdir())
-    done = score(*ON, "--out", "out", *words)
-    assert done.exit_code == 2, done.output
-    (line,) = done.output.strip().splitlines()
+    line = refusal("score", *ON, "--out", "out", *words)
     assert line.startswith("ragguard score: ")
     assert says in line
     assert sorted(here.iterdir()) == before
@@ -75,8 +72,7 @@ def test_a_folder_for_the_scores_is_needed():
     assert (done.exit_code, done.output) == (
         2, "ragguard score: --out: got None; allowed: a folder for the scores, with --on\n"
     )  # fmt: skip
-    done = score("runs.jsonl", "--engine-args", "{}")
-    assert done.exit_code == 2
+    done = score("runs.jsonl", "--engine-args", "{}", code=2)
     assert "nothing without --on" in done.output
 
 
@@ -97,8 +93,7 @@ def test_a_dry_run_names_the_lines_that_it_cannot_read(here):
 def test_a_dry_run_plans_all_parts_and_writes_nothing(here):
     words = ("runs.jsonl", "--scorers", "utility", "--dry-run")
     whole = score(*words, "--store", "x.db")
-    parts = score(*words, *ON, "--out", "out")
-    assert parts.exit_code == 0, parts.output
+    parts = score(*words, *ON, "--out", "out", code=0)
     assert parts.output == whole.output
     assert not (here / "out").exists()
 
@@ -106,8 +101,7 @@ def test_a_dry_run_plans_all_parts_and_writes_nothing(here):
 def test_broken_lines_are_told_with_file_and_line(here):
     lines = (here / "runs.jsonl").read_bytes()
     (here / "runs.jsonl").write_bytes(b"{\n" + lines + b"[]\n")
-    done = score("runs.jsonl", *ON, "--out", "out", "--scorers", "utility")
-    assert done.exit_code == 1, done.output
+    done = score("runs.jsonl", *ON, "--out", "out", "--scorers", "utility", code=1)
     assert f"{here / 'runs.jsonl'}: line 1, byte 0, JSON: got '{{" in done.output
     assert (
         f"{here / 'runs.jsonl'}: line 5, byte {2 + len(lines)}, line: got []; allowed: an object"
@@ -115,8 +109,7 @@ def test_broken_lines_are_told_with_file_and_line(here):
     )
     assert "3 runs are in" in done.output
     assert "2 lines were rejected" in done.output
-    again = score("runs.jsonl", *ON, "--out", "out", "--scorers", "utility")
-    assert again.exit_code == 1
+    again = score("runs.jsonl", *ON, "--out", "out", "--scorers", "utility", code=1)
     assert "3 of them were scored before; asked now: 0 requests" in again.output
 
 
@@ -128,8 +121,7 @@ def test_failures_of_complete_parts_are_said_with_how_to_ask_again(here, monkeyp
     words = ("runs.jsonl", *ON, "--out", "out", "--scorers", "utility")
     says = "failures stand in 3 runs of 1 part; to score a part again, remove its counts"
     for _ in range(2):
-        done = score(*words)
-        assert done.exit_code == 1
+        done = score(*words, code=1)
         assert says in done.output
     engine.fault = lambda call: None
     for counts in (here / "out" / "parts").glob("*.json"):
@@ -171,7 +163,6 @@ class Broken:
 )
 def test_a_job_that_ends_early_says_what_to_do(here, monkeypatch, error, code, says):
     monkeypatch.setattr("ragguard.cli.score.executor_of", lambda *options: Broken(error))
-    done = score("runs.jsonl", *ON, "--out", "out")
-    assert done.exit_code == code
+    done = score("runs.jsonl", *ON, "--out", "out", code=code)
     (line,) = done.output.strip().splitlines()
     assert says.format(out=here / "out") in line

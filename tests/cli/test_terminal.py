@@ -8,10 +8,10 @@ import sys
 from dataclasses import replace
 
 import pytest
+from support.commands import ragguard
 from support.compared import NAMES, scored_in_full, stored
-from typer.testing import CliRunner
 
-from ragguard.cli.app import COMMANDS, app, function_of
+from ragguard.cli.app import COMMANDS, function_of
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_scores
 from ragguard.storage.sqlite.store import Store
@@ -24,8 +24,7 @@ def store(tmp_path_factory):
 
 def shown(monkeypatch, width, *words):
     monkeypatch.setenv("COLUMNS", str(width))
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
+    done = ragguard(*words, code=0)
     assert max(map(len, done.output.splitlines())) <= width
     return done.output
 
@@ -122,7 +121,7 @@ def test_control_characters_of_questions_metrics_and_lines_are_removed(monkeypat
     said = shown(monkeypatch, 400, "compare", before, str(tmp_path / "b.jsonl"), "--all")
     assert not set(said) & set("\x1b\x07\x9b\r\u202e")
     (tmp_path / "runs.jsonl").write_text(json.dumps({"question": "q", "steps": [], HOSTILE: 1}))
-    done = CliRunner().invoke(app, ["score", str(tmp_path / "runs.jsonl"), "--dry-run"])
+    done = ragguard("score", tmp_path / "runs.jsonl", "--dry-run")
     assert "no field of that name" in done.output
     assert "\x1b" not in done.output
 

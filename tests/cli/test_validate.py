@@ -1,19 +1,18 @@
 """`ragguard validate` as a user types it."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from support.commands import ragguard
 
 from ragguard import world
-from ragguard.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 
 
-def validate(*arguments):
-    return CliRunner().invoke(app, ["validate", *map(str, arguments)])
+validate = partial(ragguard, "validate")
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +35,7 @@ def contexts(tmp_path_factory):
 
 def test_contexts_are_answered_graded_and_compared(contexts, tmp_path):
     out, page = tmp_path / "tables.json", tmp_path / "tables.md"
-    done = validate(contexts, "--engine", "nano", "--json", out, "--markdown", page)
-    assert done.exit_code == 0, done.output
+    done = validate(contexts, "--engine", "nano", "--json", out, "--markdown", page, code=0)
     first, second = json.loads(out.read_text())
     rows = {row[0]: row for row in first["rows"]}
     assert {"udcg", "ndcg_at_k", "precision"} <= rows.keys()
@@ -48,10 +46,9 @@ def test_contexts_are_answered_graded_and_compared(contexts, tmp_path):
 
 
 def test_the_example_says_what_the_page_shows(tmp_path):
-    done = validate(
-        ROOT / "examples" / "graded_runs.jsonl", "--engine", "nano", "--markdown", tmp_path / "t.md"
+    validate(
+        ROOT / "examples" / "graded_runs.jsonl", "--engine", "nano", "--markdown", tmp_path / "t.md", code=0
     )
-    assert done.exit_code == 0, done.output
     assert (tmp_path / "t.md").read_text() in (ROOT / "docs" / "background" / "validation.md").read_text()
 
 
@@ -68,8 +65,7 @@ def test_contexts_that_an_engine_cannot_read_are_counted(tmp_path):
     objects = [found_something("q", n, n, n % 2) for n in range(4)]
     objects.append(found_something("q", 4, 1, 1, text=""))
     path.write_text("".join(json.dumps(one) + "\n" for one in objects))
-    done = validate(path, "-e", "nano", "--json", out)
-    assert done.exit_code == 0, done.output
+    validate(path, "-e", "nano", "--json", out, code=0)
     assert "1 contexts without texts were left out" in json.loads(out.read_text())[0]["notes"][-1]
 
 
@@ -93,8 +89,7 @@ def test_contexts_that_an_engine_cannot_read_are_counted(tmp_path):
     ],
 )
 def test_validate_of_wrong_input_ends_in_one_sentence(contexts, arguments, told):
-    done = validate(*(contexts if one == "DATA" else one for one in arguments))
-    assert done.exit_code == 2, done.output
+    done = validate(*(contexts if one == "DATA" else one for one in arguments), code=2)
     text = " ".join(done.output.split())
     assert told in text
     assert "Traceback" not in text
