@@ -16,7 +16,7 @@ import typer
 from ragguard.cli.terminal import refuse_together, say
 from ragguard.errors import InvalidInput
 from ragguard.lab.labels.items import GRADED, LabelItem, in_order_of_worth, items_of
-from ragguard.lab.labels.label_file import agreements, line_of, read_label_file, write_label_page
+from ragguard.lab.labels.label_file import Label, agreements, line_of, read_label_file, write_label_page
 from ragguard.lab.labels.people import people_labels
 from ragguard.runtime.arguments import check_output
 from ragguard.storage.source import open_source
@@ -76,23 +76,20 @@ def run(
     drawn = in_order_of_worth(items_of(open_source(data).scored_runs(), kind), number, seed)
     if page is not None:
         write_label_page(drawn, page, _ASKED)
-        then = f"ragguard report {shlex.quote(data)} --labels labels.jsonl"
-        say(f"{len(drawn)} items in {page}: open it in a browser; then: {then}")
+        say(
+            f"{len(drawn)} items in {page}: open it in a browser; then: {_report(data, Path('labels.jsonl'))}"
+        )
         return
-    known = read_label_file(out, skipped=True) if out.exists() and out.stat().st_size else []
-    done = {label.place for label in known if label.by == by and not label.skipped}
+    done = {label.place for label in _labels_in(out) if label.by == by and not label.skipped}
     todo = [item for item in drawn if item.place not in done]
     with out.open("a", encoding="utf-8") as file:
         for item, value in _answers(todo, len(drawn) - len(todo), len(drawn)):
             file.write(line_of(item, value, by, now) + "\n")
             file.flush()
-    labels = read_label_file(out, skipped=True) if out.stat().st_size else []
+    labels = _labels_in(out)
     skips = [label.skipped for label in labels if label.by == by]
-    here, there = shlex.quote(data), shlex.quote(str(out))
     also = f", {sum(skips)} skipped," if any(skips) else ""
-    say(
-        f"{len(skips) - sum(skips)} labels by {by}{also} in {out}; next: ragguard report {here} --labels {there}"
-    )
+    say(f"{len(skips) - sum(skips)} labels by {by}{also} in {out}; next: {_report(data, out)}")
     for sentence in agreements(labels):
         say(sentence)
 
@@ -101,27 +98,30 @@ def _take_people(data: str, out: Path) -> None:
     """Writes the labels that people gave without being asked, with their author and time."""
     check_output("--out", out)
     skipped: Counter[str] = Counter()
-    found = [*people_labels(open_source(data).scored_runs(), skipped)]
+    labels = [*people_labels(open_source(data).scored_runs(), skipped)]
     for reason, count in skipped.items():
         say(f"no label: {counted(count, 'annotation')} {reason}", error=True)
-    if not found:
+    if not labels:
         allowed = "thumbs (run.feedback) or annotations of people on answers that a judge has judged"
         raise InvalidInput("--people", f"none in {data}", allowed)
-    known = {(one.place, one.by) for one in read_label_file(out, skipped=True)} if _has_lines(out) else set()
+    known = {(label.place, label.by) for label in _labels_in(out)}
     with out.open("a", encoding="utf-8") as file:
-        for one in found:
-            if (one.item.place, one.by) not in known:
-                file.write(line_of(one.item, one.value, one.by, given_at=one.at) + "\n")
-    here, there = shlex.quote(data), shlex.quote(str(out))
-    authors = len({one.by for one in found})
-    say(
-        f"{counted(len(found), 'label')} by {authors} {'person' if authors == 1 else 'people'} in {out}; next: "
-        f"ragguard report {here} --labels {there}"
-    )
+        for label in labels:
+            if (label.item.place, label.by) not in known:
+                file.write(line_of(label.item, label.value, label.by, given_at=label.at) + "\n")
+    authors = len({label.by for label in labels})
+    people = "person" if authors == 1 else "people"
+    say(f"{counted(len(labels), 'label')} by {authors} {people} in {out}; next: {_report(data, out)}")
 
 
-def _has_lines(path: Path) -> bool:
-    return path.exists() and path.stat().st_size > 0
+def _labels_in(path: Path) -> list[Label]:
+    """Returns the labels that a file has, skipped items included; none of a file that is empty or not there yet."""
+    return read_label_file(path, skipped=True) if path.exists() and path.stat().st_size else []
+
+
+def _report(data: str, labels: Path) -> str:
+    """Returns the command that shows what labels correct."""
+    return f"ragguard report {shlex.quote(data)} --labels {shlex.quote(str(labels))}"
 
 
 def _answers(items: Sequence[LabelItem], done: int, whole: int) -> Iterator[tuple[LabelItem, float | None]]:
