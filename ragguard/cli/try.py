@@ -7,7 +7,7 @@ import asyncio
 import sys
 import time
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -19,7 +19,7 @@ from ragguard.analysis.page import write_html
 from ragguard.analysis.wording import as_markup
 from ragguard.cli.quotes import AskedQuestion, QuoteEvidence, Sentence, follow_up, ground
 from ragguard.cli.terminal import Column, progress_bar, say, screen, show_table
-from ragguard.cli.two_searches import fits_of, load_retriever, means_of, retrieve, say_better
+from ragguard.cli.two_searches import SearchWay, fits_of, load_retriever, means_of, say_better
 from ragguard.client import RagGuard
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import choose, connect
@@ -90,17 +90,16 @@ def run(
     wordings = against or []
     if wordings and (retriever or len(wordings) != len(questions) or not all(map(str.strip, wordings))):
         raise InvalidInput("--against", wordings[0], "another wording for each question, without --retriever")
-    finder = load_retriever(retriever) if retriever else None
+    of_user = load_retriever(retriever) if retriever else None
     began = time.perf_counter()
     texts = read_folder(folder)
     address = choose(smol=True).address if engine == "auto" else engine
-    ways = [SearchWay("", questions)]
-    if wordings or finder:
-        ways.append(
-            SearchWay(
-                f"--retriever {retriever}" if finder else "the other wording", wordings or questions, finder
-            )
-        )
+    search = Search(texts.passages)
+    ways = [SearchWay("", questions, search)]
+    if of_user:
+        ways.append(SearchWay(f"--retriever {retriever}", questions, of_user))
+    elif wordings:
+        ways.append(SearchWay("the other wording", wordings, search))
     reader = Reader(connect(address), address)
     say(_about(texts, folder, reader, len(questions) * len(ways)))
     out.mkdir(parents=True, exist_ok=True)
@@ -108,7 +107,7 @@ def run(
     means: list[list[RunMeans]] = [[] for _ in ways]
     scorers, why_unjudged = asyncio.run(reader.scorers())
     with RagGuard(reader.engine, scorers=scorers, store=out / "ragguard.db", exit_timeout=0.0) as rg:
-        trial = Trial(rg, Search(texts.passages), reader)
+        trial = Trial(rg, search, reader)
         try:
             with progress_bar("", total=2 * len(questions) * len(ways)) as update:
                 for number, question in enumerate(questions):
@@ -134,14 +133,6 @@ def run(
     say(f"{time.perf_counter() - began:.1f} s")
     if code:
         raise typer.Exit(code)
-
-
-class SearchWay(NamedTuple):
-    """A way to search: what is asked for each question, of the texts or of a retriever of the user's."""
-
-    name: str
-    wordings: Sequence[str]
-    retriever: Callable[[str], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,19 +208,9 @@ class Asked:
 
     question: AskedQuestion
     run_id: str
-    searches: Sequence[tuple[str, Sequence[Passage]]]
-    """The queries, and what each found."""
-    lines: Sequence[str]
-    """The lines that are said of the answer."""
-    answer: str
-    """The sentence or the words that stand for the answer; "" if there is none."""
-    is_written: bool
-    """True if the model wrote it."""
-
-    @property
-    def passages(self) -> list[Passage]:
-        """The passages of all searches, in the order of the searches."""
-        return [passage for _, found in self.searches for passage in found]
+    passages: Sequence[Passage]
+    """The passages of all searches, in the order of the searches."""
+    reply: TrialReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,40 +225,32 @@ class Trial:
         """Searches, a second time if the first search leaves something open that another text goes on with, lets the
         model read, and hands the run to be scored."""
         question, wording = AskedQuestion(text, self.search), way.wordings[number]
-        first = retrieve(way.retriever, wording) if way.retriever else self.search(wording, K)
+        first = way.find(wording, K, ())
         evidence = question.evidence(first)
-        searches = [(wording, first)]
+        searches: list[tuple[str, Sequence[Passage]]] = [(wording, first)]
         first_sentence = None
         if then := follow_up(question, evidence, first, self.search):
-            going_on = then.known
-            if not going_on:
-                going_on = (
-                    retrieve(way.retriever, then.query, first)
-                    if way.retriever
-                    else self.search(then.query, K, without=first)
-                )
-                searches.append((then.query, going_on))
-            if (later := AskedQuestion(then.query, self.search).evidence(going_on)).best:
+            second = then.known or way.find(then.query, K, first)
+            if not then.known:
+                searches.append((then.query, second))
+            if (later := AskedQuestion(then.query, self.search).evidence(second)).best:
                 first_sentence, evidence = evidence.best, later
-        found = [passage for _, passages in searches for passage in passages]
-        reply = self._answer(question, evidence, first_sentence, found)
+        passages = [passage for _, results in searches for passage in results]
+        reply = self._answer(question, evidence, first_sentence, passages)
         with self.rg.run(text, name="try") as run:
-            for query, passages in searches:
-                got = [passage for passage in passages if passage in reply.read]
-                run.retrieved(query, got, candidates=passages, k=len(passages) or None)
+            for query, results in searches:
+                read = [passage for passage in results if passage in reply.read]
+                run.retrieved(query, read, candidates=results, k=len(results) or None)
             if reply.answer:
                 run.answered(reply.answer)
-        return Asked(
-            question=question, run_id=run.id, searches=searches, lines=reply.lines, answer=reply.answer,
-            is_written=reply.is_written,
-        )  # fmt: skip
+        return Asked(question, run.id, passages, reply)
 
     def _answer(
         self,
         question: AskedQuestion,
         evidence: QuoteEvidence,
         first: Sentence | None,
-        found: Sequence[Passage],
+        passages: Sequence[Passage],
     ) -> TrialReply:
         """Returns the answer to a question.
 
@@ -304,7 +277,7 @@ class Trial:
             return TrialReply(
                 [said, *map(_quoted, stated), *remark], answer, [sentence.passage for sentence in stated]
             )
-        read = [*([first.passage] if first else []), best.passage] if self.reader.is_small else found
+        read = [*([first.passage] if first else []), best.passage] if self.reader.is_small else passages
         answer = asyncio.run(self.reader.answer(question.text, read))
         grounding = ground(answer, question, evidence, read)
         if (holder := grounding.sentence) and (not self.reader.is_small or holder.text == best.text):
@@ -319,16 +292,16 @@ class Trial:
     def show(self, asked: Asked, way: str) -> bool:
         """Waits for the scores of a run and prints it; returns whether it has all."""
         is_done = self.rg.flush(timeout=SCORING_S)
-        failures = self.rg.failures(asked.run_id) if asked.answer else []
+        failures = self.rg.failures(asked.run_id) if asked.reply.answer else []
         run = next(run for run in self.rg.runs() if run.id == asked.run_id)
         view = RunView(run, self.rg.scores(run.id), failures)
         console = screen()
         named = f" ({way})" if way else ""
         console.print(f"\n[bold]{as_markup(asked.question.text)}[/]{named}")
-        for line in asked.lines:
+        for line in asked.reply.lines:
             say(f"  {line}")
         before, gained = view.find("likelihood_closed_book"), view.find("delta_likelihood_total")
-        if before and gained and asked.is_written:
+        if before and gained and asked.reply.is_written:
             ends = f"{as_shown(before.value):.2f} before reading, {as_shown(before.value + gained.value):.2f} after"
             say(f"  How likely {self.reader.name} finds a word of its answer, from 0 to 1: {ends}.")
         for hop in view.hops:
@@ -363,13 +336,10 @@ class Trial:
 
     def means(self, asked: Asked) -> RunMeans:
         """Returns what can be compared of a question."""
-        scores, passages = self.rg.scores(asked.run_id), asked.passages
-        fits = (
-            asyncio.run(fits_of(self.reader.engine, asked.question.text, passages))
-            if self.reader.is_small
-            else ()
-        )
-        return means_of(asked.question.text, scores, fits)
+        text, fits = asked.question.text, list[float]()
+        if self.reader.is_small:
+            fits = asyncio.run(fits_of(self.reader.engine, text, asked.passages))
+        return means_of(text, self.rg.scores(asked.run_id), fits)
 
 
 def _quoted(sentence: Sentence) -> str:

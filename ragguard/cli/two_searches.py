@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from inspect import iscoroutine
 from statistics import fmean
+from typing import NamedTuple, TypeAlias
 
 from ragguard.analysis.pairs import compare, questions_of
 from ragguard.capture.snapshot import passages_of
@@ -23,12 +24,22 @@ from ragguard.records import Passage, Score
 from ragguard.scorers.probes import query_likelihood
 from ragguard.storage.sqlite.score_rows import RunMeans, Series
 
-K = 3
-"""The passages that are taken of a retriever."""
+Finder: TypeAlias = Callable[[str, int, Sequence[Passage]], list[Passage]]
+"""Returns the most passages for a query that are wanted, without those that are known; as `Search` does."""
 
 
-def load_retriever(name: str) -> Callable[[str], object]:
-    """Returns the function of `module:function`, the module looked for in the current folder, too."""
+class SearchWay(NamedTuple):
+    """A way to search: what is asked for each question, and what finds passages: the texts, or a retriever of the
+    user's."""
+
+    name: str
+    wordings: Sequence[str]
+    find: Finder
+
+
+def load_retriever(name: str) -> Finder:
+    """Returns the function of `module:function` as a way to search, asynchronous or not; the module is looked for in
+    the current folder, too."""
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
     try:
@@ -39,21 +50,18 @@ def load_retriever(name: str) -> Callable[[str], object]:
     except Exception as error:
         allowed = "module:function, a function that takes a question and returns passages"
         raise InvalidInput("--retriever", name, f"{allowed} ({type(error).__name__}: {error})") from error
-    return retriever  # type: ignore[no-any-return]  # what a user's module holds
 
+    def find(query: str, most: int, known: Sequence[Passage]) -> list[Passage]:
+        try:
+            results = retriever(query)
+            passages = passages_of(asyncio.run(results) if iscoroutine(results) else results)
+        except Exception as error:
+            allowed = f"a function that answers a question ({type(error).__name__}: {error})"
+            raise InvalidInput("--retriever", getattr(retriever, "__name__", "?"), allowed) from error
+        texts = {passage.text for passage in known}
+        return [passage for passage in passages if passage.text not in texts][:most]
 
-def retrieve(
-    retriever: Callable[[str], object], query: str, without: Sequence[Passage] = ()
-) -> list[Passage]:
-    """Returns the first passages of a retriever of the user's, asynchronous or not, that were not found before."""
-    try:
-        given = retriever(query)
-        passages = passages_of(asyncio.run(given) if iscoroutine(given) else given)
-    except Exception as error:
-        allowed = f"a function that answers a question ({type(error).__name__}: {error})"
-        raise InvalidInput("--retriever", getattr(retriever, "__name__", "?"), allowed) from error
-    known = {passage.text for passage in without}
-    return [passage for passage in passages if passage.text not in known][:K]
+    return find
 
 
 FIT = Series("query_gain", "passage", False, "passages")
