@@ -76,8 +76,8 @@ def store(tmp_path):
     return tmp_path / "runs.db"
 
 
-def report(store, *words):
-    return ragguard("report", store, *words, env={"COLUMNS": "160"})
+def report(store, *words, code=None):
+    return ragguard("report", store, *words, code=code, env={"COLUMNS": "160"})
 
 
 def test_page_and_pictures_of_one_cause(store, tmp_path):

@@ -225,18 +225,16 @@ def test_a_run_that_nano_scored_is_a_case_that_fails_again_and_passes_after_the_
     for name, passages in (("first", [LIE, TRUE]), ("again", [LIE, TRUE]), ("mended", [TRUE])):
         answered_by_rule(f"{name}.jsonl", passages)
         ragguard("score", f"{name}.jsonl", "-e", "nano", "--store", f"{name}.db")
-    assert "1 contested" in ragguard("report", "first.db")
-    assert "1 new case in found.jsonl" in ragguard(
-        "cases", "first.db", "--cause", "contested", "--out", "found.jsonl"
-    )
+    assert "1 contested" in ragguard("report", "first.db").output
+    done = ragguard("cases", "first.db", "--cause", "contested", "--out", "found.jsonl")
+    assert "1 new case in found.jsonl" in done.output
     (case,) = read_cases("found.jsonl")
     assert ([one.text for one in case.must_find], [one.text for one in case.must_not_read]) == (
         [TRUE.text],
         [LIE.text],
     )
-    said = ragguard("compare", "first.db", "again.db", "--cases", "found.jsonl", code=1)
+    said = ragguard("compare", "first.db", "again.db", "--cases", "found.jsonl", code=1).output
     assert "1 failed" in said
     assert "old.md was read, which misled it; it answered 'Greta Sandell', not 'Ursula Almberg'" in said
-    assert "Regression cases: 1 passed" in ragguard(
-        "compare", "first.db", "mended.db", "--cases", "found.jsonl"
-    )
+    done = ragguard("compare", "first.db", "mended.db", "--cases", "found.jsonl")
+    assert "Regression cases: 1 passed" in done.output
