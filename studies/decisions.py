@@ -116,7 +116,7 @@ async def asked(
     reader = [abstention(load_prompts(words), one.question, one.text).prompt for one in passages]
     model = await bare.found()
     assert isinstance(model, ProfiledModel)
-    beside = await model.model.tokens.rows(reader)
+    beside = await model.model.rows(reader)
     found, costs = [], []
     try:
         for repeat in range(REPEATS + 1):

@@ -152,7 +152,7 @@ class JudgeServer:
         found = await self._bare.found()
         assert isinstance(found, ProfiledModel)
         try:
-            rows = await found.model.tokens.rows(prompts)
+            rows = await found.model.rows(prompts)
         except UnfitText:
             return 0
         self.read += rows

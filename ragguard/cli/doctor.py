@@ -17,7 +17,7 @@ from ragguard.cli.scoring_options import PromptSetName
 from ragguard.cli.terminal import progress_bar, say
 from ragguard.engines.base import Engine, Prompt
 from ragguard.engines.connect import connect, open_engine
-from ragguard.engines.engine import only_ranks
+from ragguard.engines.engine import only_of
 from ragguard.engines.layers import Patience, Retry
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineError, EngineRejected, StoreError, shown_apart
@@ -122,7 +122,7 @@ async def _examine(address: str, prompts: str | None, found: Findings, *, speed:
         for note in info.notes:
             found.tell("note", note)
         latency = _MEASURED_S
-        if only_ranks(engine):
+        if only_of(engine) == "ranks":
             await _ranks(engine, chosen, found)
             return
         with found.part("labels"):

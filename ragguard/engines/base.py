@@ -139,6 +139,11 @@ def as_labels(labels: Sequence[str]) -> tuple[str, ...]:
     return given
 
 
+def as_turns(messages: Sequence[Message]) -> list[dict[str, str]]:
+    """Returns messages as chat templates and servers take them."""
+    return [{"role": message.role, "content": message.content} for message in messages]
+
+
 def folded(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Returns the messages with the system text before the first user turn: some templates have no system turn."""
     if not messages or messages[0].role != "system":

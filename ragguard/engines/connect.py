@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragguard.engines.base import Engine
-from ragguard.engines.engine import ConnectedEngine, Layer, ModelEngine, Verbs, only_compares
+from ragguard.engines.engine import ConnectedEngine, Layer, ModelEngine, Verbs, only_of
 from ragguard.engines.entailer import EngineEntailer, Entailer
 from ragguard.engines.foreign import CALL_S, ForeignEngine
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
@@ -109,7 +109,7 @@ def connect_entailer(entailer: str | Entailer, account: Account | None = None) -
             `hf:FOLDER`, `onnx:FOLDER`, an Entailer, or an Engine, which is asked for labels.
         account: What it may spend, shared with engines. None: no limit.
     """
-    if isinstance(entailer, Engine) and isinstance(entailer, Verbs) and not only_compares(entailer):
+    if isinstance(entailer, Engine) and isinstance(entailer, Verbs) and only_of(entailer) != "compares":
         entailer = EngineEntailer(entailer)
     if isinstance(entailer, Layer):
         return Budget(entailer, account) if account else entailer
@@ -174,11 +174,7 @@ def open_engine(
         from ragguard.engines.local.onnx import OnnxReranker
 
         return OnnxReranker(rest)
-    if scheme == "rerank" and rest:
-        from ragguard.engines.http.rerank import RerankEngine
-
-        return RerankEngine(rest, model, api_key=api_key, timeout_s=timeout_s or REQUEST_S, headers=headers)
-    judges_by = scheme if scheme in ("systemone", "decisions", "labels") and rest else ""
+    judges_by = scheme if scheme in ("systemone", "decisions", "labels", "rerank") and rest else ""
     if isinstance(engine, str) and (judges_by or scheme in ("http", "https")):
         from ragguard.engines.http.server import ServerEngine
 
@@ -200,7 +196,7 @@ def open_engine(
         if not isinstance(given, Engine):
             of_ragguard = "; of a RagGuard pass `rg.engine`" if hasattr(type(engine), "engine") else ""
             raise InvalidInput("engine", engine, f"{SCHEMES}{of_ragguard}")
-        if isinstance(engine, Verbs) and engine.only_compares:
+        if isinstance(engine, Verbs) and engine.only == "compares":
             raise InvalidInput("engine", engine, "a language model; what compares answers is an `entailer=`")
         return engine if isinstance(engine, Verbs) else ForeignEngine(engine, timeout_s or CALL_S)
     match engine.strip().partition(":"):

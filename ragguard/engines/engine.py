@@ -7,9 +7,11 @@ instead, and inherit the verbs from here.
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar, get_args
+from dataclasses import replace
+from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 from weakref import WeakKeyDictionary
 
 from ragguard.engines.base import (
@@ -35,16 +37,16 @@ from ragguard.runtime.per_process import PerProcess
 
 T = TypeVar("T")
 
+Only = Literal["", "judges", "ranks", "compares"]
+"""`judges`: answers typed questions. `ranks`: judges the relevance of passages, by scores that are no probabilities.
+`compares`: compares answers, which no language model does without prompts (`EngineEntailer`). Empty: reads."""
+
 
 class Verbs(ABC):
     """An engine that answers requests: each of the four verbs makes one and sends it."""
 
-    only_judges: bool = False
-    """True where the model answers typed questions alone: it can judge, and cannot read in the agent's place."""
-    only_ranks: bool = False
-    """True where the model judges the relevance of passages alone, by scores that are no probabilities."""
-    only_compares: bool = False
-    """True where the model compares answers alone, which no language model does without prompts (`EngineEntailer`)."""
+    only: Only = ""
+    """The one thing that the model does; empty for one that reads in the agent's place."""
 
     def __init_subclass__(cls) -> None:
         """Refuses a kind of engine that overrides a verb: layers send requests, and would never call it."""
@@ -201,31 +203,15 @@ def layers_of(engine: Engine) -> Iterator[Layer]:
         engine = engine.wrapped
 
 
-def only_judges(engine: Engine) -> bool:
-    """Returns whether the model behind an engine answers typed questions alone."""
-    return any(other.only_judges for other in _with_wrapped(engine))
-
-
-def only_ranks(engine: Engine) -> bool:
-    """Returns whether what is behind an engine judges the relevance of passages alone."""
-    return any(other.only_ranks for other in _with_wrapped(engine))
-
-
-def only_compares(engine: Engine) -> bool:
-    """Returns whether what is behind an engine compares answers alone."""
-    return any(other.only_compares for other in _with_wrapped(engine))
-
-
-def _with_wrapped(engine: Engine) -> Iterator[Verbs]:
-    """Yields an engine of the package and those that it wraps."""
-    for other in (engine, *(layer.wrapped for layer in layers_of(engine))):
-        if isinstance(other, Verbs):
-            yield other
+def only_of(engine: Engine) -> Only:
+    """Returns what the model behind an engine does, if it cannot read."""
+    wrapped = (engine, *(layer.wrapped for layer in layers_of(engine)))
+    return next((inner.only for inner in wrapped if isinstance(inner, Verbs) and inner.only), "")
 
 
 def check_reads(argument: str, engine: Engine) -> None:
     """Raises InvalidInput for an engine that only judges, in the place of the one that reads."""
-    if only_judges(engine):
+    if only_of(engine) in ("judges", "ranks"):
         raise InvalidInput(
             argument,
             engine,
@@ -242,7 +228,8 @@ class FoundModel(Protocol):
         ...
 
     async def answer(self, request: Request) -> Reply:
-        """Answers a request about some prompts; raises EngineRejected for a kind that the model cannot answer."""
+        """Answers a request about some prompts; raises EngineRejected for a kind that the model cannot answer. The
+        usage has neither prompts nor seconds: the engine counts them."""
         ...
 
 
@@ -258,15 +245,18 @@ class ModelEngine(Verbs):
 
     async def send(self, request: Request) -> Reply:
         """Answers a request by the model."""
-        if isinstance(request, EntailRequest) != self.only_compares:
+        compares = self.only == "compares"
+        if isinstance(request, EntailRequest) != compares:
             raise EngineRejected(
                 f"{type(self).__name__} only compares answers: give it as `entailer=`"
-                if self.only_compares
+                if compares
                 else f"{type(self).__name__} compares answers only through prompts: use EngineEntailer(engine)"
             )
-        model = await self.found(request.deadline)
+        model, began = await self.found(request.deadline), time.monotonic()
         try:
-            return await model.answer(request)
+            reply = await model.answer(request)
+            usage = replace(reply.usage, prompts=len(request.prompts), seconds=time.monotonic() - began)
+            return replace(reply, usage=usage)
         except (EngineUnreachable, EngineRejected) as error:
             # A server may come back as another one, or has come back already, unseen between two calls.
             if isinstance(error, EngineUnreachable) or error.status == 404:

@@ -44,7 +44,7 @@ class EngineEntailer(Layer):
         prompts: A set of prompts, its name or its TOML file. None: the engine's own.
     """
 
-    only_compares = True
+    only = "compares"
 
     def __init__(self, engine: Engine, prompts: str | Path | PromptSet | None = None) -> None:
         super().__init__(engine)

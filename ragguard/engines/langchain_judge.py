@@ -18,7 +18,7 @@ class LangChainJudge(ModelEngine):
         model: The model; its asynchronous call is awaited.
     """
 
-    only_judges = True
+    only = "judges"
 
     def __init__(self, model: Any) -> None:
         super().__init__()

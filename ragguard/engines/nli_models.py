@@ -9,9 +9,8 @@ pairs whose relation is plain, or given.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,10 +68,7 @@ class NliModel:
     async def answer(self, request: Request) -> Reply:
         """Answers a request with one row for each pair."""
         assert isinstance(request, EntailRequest)
-        began = time.monotonic()
-        p, usage = await self.compute(request.prompts, request.deadline)
-        usage = replace(usage, prompts=len(p), seconds=time.monotonic() - began)
-        return request.read(Entailments(p, usage))
+        return request.read(Entailments(*await self.compute(request.prompts, request.deadline)))
 
 
 class ClassifyEntailer(ModelEngine):
@@ -86,7 +82,7 @@ class ClassifyEntailer(ModelEngine):
         timeout_s: How many seconds one HTTP request may take.
     """
 
-    only_compares = True
+    only = "compares"
 
     def __init__(
         self,
@@ -224,7 +220,7 @@ class CrossEncoder(ModelEngine):
         revision: The branch, tag or commit on the hub. None: the latest.
     """
 
-    only_compares = True
+    only = "compares"
 
     def __init__(
         self,

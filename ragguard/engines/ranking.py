@@ -8,9 +8,8 @@ is the score's logistic, which keeps the order alone, and the examination's case
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -45,7 +44,6 @@ class Ranker:
 
     async def answer(self, request: Request) -> Reply:
         """Answers label questions about the relevance of passages, those for one query at once."""
-        began = time.monotonic()
         if not isinstance(request, LabelRequest) or len(request.labels) != 2:
             raise self._refusal()
         by_query: dict[str, list[int]] = {}
@@ -65,7 +63,7 @@ class Ranker:
             usage += cost
             logistic = [1 / (1 + math.exp(-max(-_LARGEST, min(_LARGEST, score)))) for score in scores]
             found |= dict(zip(rows, zip(logistic, cuts, strict=True), strict=True))
-        usage = replace(usage, prompts=len(texts), seconds=time.monotonic() - began)
+
         ordered = [found[row] for row in range(len(texts))]
         return Reply([((p, 1.0 - p), True, "first_token", None, None, cut) for p, cut in ordered], usage)
 

@@ -9,7 +9,6 @@ profile along.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
@@ -72,10 +71,6 @@ class Tokens(Protocol):
         """Returns the ids of texts as they follow a prompt: a word's tokens depend on the text before it."""
         ...
 
-    async def rows(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
-        """Returns the ids of each prompt, template and ending included, without holding an event loop up."""
-        ...
-
     async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
         """Returns the ids of a text that stands alone."""
         ...
@@ -98,6 +93,10 @@ class TokenModel(Protocol):
 
         The fingerprint is a text that differs for models that give different numbers: `find_out` adds to it.
         """
+        ...
+
+    async def rows(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
+        """Returns the ids of each prompt, template and ending included, without holding an event loop up."""
         ...
 
     async def logprobs(
@@ -142,7 +141,6 @@ class ProfiledModel:
         Special tokens in the prompts become plain text. Counting tokens may cost a request for each prompt, so the
         model is asked first, and refuses a prompt that is too long, which is then cut where it allows that.
         """
-        began = time.monotonic()
         if self.thinks:
             raise EngineRejected(
                 f"{self.info.model} at {self.info.location} thinks before it answers, which cannot be switched off: "
@@ -158,7 +156,7 @@ class ProfiledModel:
         prompts, cut = self.model.tokens.special.neutralised(request.prompts), dict[int, int]()
 
         async def count(some: Sequence[Prompt]) -> list[int]:
-            return list(map(len, await self.model.tokens.rows(some, request.deadline)))
+            return list(map(len, await self.model.rows(some, request.deadline)))
 
         try:
             rows, usage = await ask(request.about(prompts))
@@ -168,7 +166,7 @@ class ProfiledModel:
                 raise
             prompts, cut = await fit(prompts, count, context - output)
             rows, usage = await ask(request.about(prompts))
-        usage = replace(usage, prompts=len(prompts), seconds=time.monotonic() - began)
+
         return Reply([(*row, cut.get(index, 0)) for index, row in enumerate(rows)], usage)
 
     async def _labels(self, request: LabelRequest) -> tuple[_Ask, int]:

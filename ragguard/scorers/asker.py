@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 from ragguard.engines.base import Engine, Prompt
-from ragguard.engines.engine import only_judges, only_ranks, send_to
+from ragguard.engines.engine import only_of, send_to
 from ragguard.engines.entailer import Entailer
 from ragguard.engines.entailment import EntailRequest, Pair
 from ragguard.engines.requests import apportion
@@ -98,8 +98,9 @@ class Models:
         if question.who == "entailer":
             return cast(Engine, self.entailer)  # `send_to` calls the verb of the request alone
         # A judge leaves to the reader what it cannot do: to write, or, for a reranker, all but relevance.
-        left = (not isinstance(question, LabelQuestion) and only_judges(self.judge)) or (
-            question.probe != "relevance" and only_ranks(self.judge)
+        only = only_of(self.judge)
+        left = (only and not isinstance(question, LabelQuestion)) or (
+            only == "ranks" and question.probe != "relevance"
         )
         return self.engine if question.who == "engine" or left else self.judge
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ragguard.engines.base import Engine, EngineInfo
-from ragguard.engines.engine import check_reads, layers_of, only_judges, only_ranks
+from ragguard.engines.engine import check_reads, layers_of, only_of
 from ragguard.engines.entailer import EngineEntailer, Entailer
 from ragguard.engines.entailment import Pair
 from ragguard.engines.layers.cache import Cache
@@ -99,7 +99,7 @@ class ScoringPipeline:
         self._scorers = scorers_of(scorers, relevance)
         self._prompts = None if prompts is None else load_prompts(prompts)
         self._judge_compares = entailer is None
-        compares = self._engine if only_ranks(self._judge) else self._judge
+        compares = self._engine if only_of(self._judge) == "ranks" else self._judge
         self._entailer = entailer or EngineEntailer(compares, self._prompts)
         self._caps, self._language = caps or Caps(), language
         self._owned: list[Engine | Entailer] = [*self.engines, self._entailer] if owned is None else [*owned]
@@ -266,7 +266,7 @@ class ScoringPipeline:
     def _setting_of(self, engine: EngineInfo, judge: EngineInfo, entailer: EngineInfo) -> Setting:
         prompts = self._prompts or load_prompts(engine.prompts)
         judge_prompts = self._prompts or load_prompts(judge.prompts)
-        if only_judges(self._judge):  # the reader writes what the judge cannot, by its own prompts
+        if only_of(self._judge):  # the reader writes what the judge cannot, by its own prompts
             judge_prompts = judge_prompts.completed(prompts)
         around_pair = 0
         if self._judge_compares and "entailment" in judge_prompts.templates:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from ragguard.engines.base import Message, Prompt, Sample
+from ragguard.engines.base import Message, Prompt, Sample, as_turns
 from ragguard.engines.chat_frames import QUESTION, begun_thought, without_reasoning
 from ragguard.engines.http.http_client import HttpClient, notice_other_model
 from ragguard.engines.http.replies import choices_of, needed, optional, unexpected, usage_of
@@ -107,7 +107,7 @@ async def ask(
     (prompt,), n = request.prompts, request.n
     body: dict[str, Any] = {
         "model": model,
-        "messages": [{"role": message.role, "content": message.content} for message in prompt.messages],
+        "messages": as_turns(prompt.messages),
         dialect.limit_name: request.max_tokens,
         **dialect.extras,
     }

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -257,7 +256,7 @@ class DecisionModel:
                 "and cannot tell how probable a given text is: give it as `judge=`, and a model that reads as the "
                 "engine"
             )
-        began = time.monotonic()
+
         states: dict[Prompt, dict[TypedQuestion, list[int]]] = {}
         for row, prompt in enumerate(request.prompts):
             state, question = typed(prompt, request.labels)
@@ -281,7 +280,7 @@ class DecisionModel:
                 p_of = dict(zip(question.labels, answer, strict=True))
                 p = tuple(p_of.get(label, 0.0) for label in request.labels)
                 values.update(dict.fromkeys(places, (p, True, "first_token", None, None, cut)))
-        usage = replace(usage, prompts=len(request.prompts), seconds=time.monotonic() - began)
+
         return Reply([values[row] for row in range(len(request.prompts))], usage)
 
 

@@ -8,14 +8,14 @@ refuses one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ragguard.engines.base import Prompt
+from ragguard.engines.base import Prompt, as_turns
 from ragguard.engines.chat_frames import LETTERS, QUESTION
 from ragguard.engines.http.http_client import HttpClient
-from ragguard.engines.http.replies import choices_of, needed, optional, unexpected, usage_of
+from ragguard.engines.http.replies import choices_of, optional, unexpected, usage_of
 from ragguard.engines.labels import checked_logprob
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
@@ -71,7 +71,12 @@ class ForcedTexts:
             "grammar": "root ::= " + " ".join(f"<[{token}]>" for token in ids),
         }
         if self.path == "chat":
-            body |= {"model": self.model, "messages": _turns(prompt), "logprobs": True, "top_logprobs": 1}
+            body |= {
+                "model": self.model,
+                "messages": as_turns(prompt.messages),
+                "logprobs": True,
+                "top_logprobs": 1,
+            }
             body |= {self.limit_name: len(ids) + 1, **self.extras}
             url = f"{self.client.address.base}/chat/completions"
             answer = await self.client.ask("/chat/completions", body, deadline=deadline)
@@ -97,20 +102,12 @@ class ForcedTexts:
 
     async def _rendered(self, prompt: Prompt, deadline: float | None) -> str:
         """Returns a prompt in the server's chat template."""
-        body = {"messages": _turns(prompt), **self.extras}
-        answer = await self.client.ask("/apply-template", body, deadline=deadline, root=True)
-        url = f"{self.client.address.root}/apply-template"
-        return needed(answer, str, "prompt", url=url, expected="a reply with `prompt`")
+        body = {"messages": as_turns(prompt.messages), **self.extras}
+        return await self.client.field("/apply-template", body, str, "prompt", deadline)
 
     async def _tokens(self, text: str, deadline: float | None) -> list[int]:
         body = {"content": text, "add_special": False, "parse_special": True}
-        answer = await self.client.ask("/tokenize", body, deadline=deadline, root=True)
-        url = f"{self.client.address.root}/tokenize"
-        return needed(answer, list, "tokens", url=url, expected="a reply with `tokens`")
-
-
-def _turns(prompt: Prompt) -> Sequence[Mapping[str, str]]:
-    return [{"role": message.role, "content": message.content} for message in prompt.messages]
+        return await self.client.field("/tokenize", body, list, "tokens", deadline)
 
 
 async def find_forced_texts(

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 from urllib.request import getproxies
 
@@ -48,6 +48,8 @@ from ragguard.text.credentials import (
     split_credentials,
 )
 from ragguard.text.secret_filter import clean_cause, logger
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,13 @@ class HttpClient:
             method, content = "POST", text.encode("utf-8", "replace")
         url = (self.address.root if root else self.address.base) + path
         return await repeated(lambda: self._reply_to(method, url, content, deadline), deadline)
+
+    async def field(
+        self, path: str, body: Mapping[str, Any], kind: type[T], name: str, deadline: float | None = None
+    ) -> T:
+        """Returns a field of what the server replies at a path under the root."""
+        answer = await self.ask(path, body, deadline=deadline, root=True)
+        return needed(answer, kind, name, url=self.address.root + path, expected=f"a reply with `{name}`")
 
     async def _reply_to(self, method: str, url: str, content: bytes | None, deadline: float | None) -> Any:
         """Returns the JSON with which the server answers a request."""

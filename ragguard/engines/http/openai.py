@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -143,7 +142,6 @@ class ChatModel:
         """Answers a request: with sampled answers, reasoning cut off, or the probability of each label, its upper bound
         or its share of samples. Refuses given texts, unless the server is a llama.cpp that can be made to write them:
         chat completions show only what the model writes."""
-        began = time.monotonic()
         if isinstance(request, LabelRequest):
             found, values = await self._labels(request)
         elif isinstance(request, DrawRequest):
@@ -153,27 +151,25 @@ class ChatModel:
                 for (choices, _), _ in found
             ]
         elif self.forced is not None and isinstance(request, ContinuationRequest):
-            return await self._texts(self.forced, request, began)
+            return await self._texts(self.forced, request)
         else:
             raise EngineRejected(
                 f"{self.info.model} at {self.info.location} cannot tell how probable a given text is, since chat "
                 "completions show the probabilities of only what the model writes: use smol, gguf:FILE, hf:MODEL, a "
                 "vLLM server or a llama.cpp server of 2026"
             )
-        usage = sum((usage for (_, usage), _ in found), Usage())
         rows = [(*value, cut) for value, (_, cut) in zip(values, found, strict=True)]
-        return Reply(rows, replace(usage, seconds=time.monotonic() - began))
+        return Reply(rows, sum((usage for (_, usage), _ in found), Usage()))
 
-    async def _texts(self, forced: ForcedTexts, request: ContinuationRequest, began: float) -> Reply:
+    async def _texts(self, forced: ForcedTexts, request: ContinuationRequest) -> Reply:
         """Returns the log-probabilities of each prompt's text, from one request each."""
         room = 1 + max([len(await forced.ids(prompt.text, request.deadline)) for prompt in request.prompts])
         one = partial(forced.logprobs, deadline=request.deadline)
         found = await in_parallel(
             [partial(asked_shorter, prompt, one, room) for prompt in request.prompts], _AT_ONCE
         )
-        usage = sum((usage for (_, _, usage), _ in found), Usage())
         values = [(logprobs, end, cut) for (logprobs, end, _), cut in found]
-        return Reply(values, replace(usage, seconds=time.monotonic() - began))
+        return Reply(values, sum((usage for (_, _, usage), _ in found), Usage()))
 
     async def _labels(self, request: LabelRequest) -> tuple[list[_PromptAnswer], list[Value]]:
         shows = "top_logprobs" in self.info.capabilities

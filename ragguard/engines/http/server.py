@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ragguard.engines.engine import FoundModel, ModelEngine
+from ragguard.engines.engine import FoundModel, ModelEngine, Only
 from ragguard.engines.http.decisions import find_decisions, with_decisions
 from ragguard.engines.http.http_client import HttpClient, served_model
 from ragguard.engines.http.openai import ChatModel, look_at_chat
+from ragguard.engines.http.rerank import find_ranker
 from ragguard.engines.http.vllm import look_at_vllm
 from ragguard.engines.token_model import ProfiledModel
 from ragguard.errors import EngineRejected
+
+_ONLY: Mapping[str, Only] = {"systemone": "judges", "decisions": "judges", "rerank": "ranks"}
 
 
 class ServerEngine(ModelEngine):
@@ -26,8 +29,9 @@ class ServerEngine(ModelEngine):
         headers: More headers of each request, such as `{"api-key": KEY}`. None: only those of RAGGUARD_HEADERS.
         timeout_s: How many seconds one HTTP request may take.
         by: `systemone` or `decisions` for a model that judges by typed questions in this form (`decisions`: OpenAI's
-            or SGLang's, whichever the server speaks) and reads nothing; `labels` for one that reads and judges by
-            labels; empty for one that reads and judges by what the server offers.
+            or SGLang's, whichever the server speaks) and reads nothing; `rerank` for a reranker, which judges
+            relevance; `labels` for one that reads and judges by labels; empty for one that reads and judges by what
+            the server offers.
     """
 
     def __init__(
@@ -43,7 +47,7 @@ class ServerEngine(ModelEngine):
         super().__init__()
         self._client = HttpClient(url, api_key, timeout_s, headers)
         self._wanted = model or self._client.address.model
-        self._by, self.only_judges = by, by in ("systemone", "decisions")
+        self._by, self.only = by, _ONLY.get(by, "")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._client.address.base!r}, model={self._wanted!r})"
@@ -54,8 +58,10 @@ class ServerEngine(ModelEngine):
 
     async def look(self) -> FoundModel:
         """Finds out what the server serves, and how it is best asked."""
+        if self.only == "ranks":
+            return await find_ranker(self._client, self._wanted or "")
         served = await served_model(self._client, self._wanted)
-        if self.only_judges:
+        if self.only == "judges":
             return await find_decisions(self._client, served, self._by)
         notes: tuple[str, ...] = ()
         if served.owner == "vllm":

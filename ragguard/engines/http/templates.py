@@ -14,10 +14,10 @@ from functools import partial
 from itertools import cycle
 from typing import Any, TypeVar
 
-from ragguard.engines.base import Message, Prompt, Role, folded
+from ragguard.engines.base import Message, Prompt, Role, as_turns, folded
 from ragguard.engines.chat_frames import LINE_ENDS, PLAIN_ANSWER, SWITCH_OFF, SpecialTokens, plain_text
 from ragguard.engines.http.http_client import HttpClient
-from ragguard.engines.http.replies import needed, optional
+from ragguard.engines.http.replies import optional
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.runtime.limiter import in_parallel
 
@@ -112,13 +112,6 @@ class Templates:
             texts.append((await self._shape(messages, deadline)).render(messages) + self.ending)
         return texts
 
-    async def rows(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
-        """Returns the tokens of each prompt as the model gets it; one small request for each."""
-        texts = await self.render(prompts, deadline)
-        calls = {text: partial(self.tokens, text, deadline) for text in texts}
-        found = dict(zip(calls, await in_parallel(calls.values(), _AT_ONCE), strict=True))
-        return [found[text] for text in texts]
-
     async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
         """Returns the ids of a text that stands alone; a model without a template puts its first token before it."""
         body = {"prompt": text, "add_special_tokens": self.plain}
@@ -174,16 +167,14 @@ class Templates:
         return await self._asked("/tokenize", self._conversation(messages), list, "tokens", deadline)
 
     def _conversation(self, messages: Sequence[Message]) -> dict[str, Any]:
-        turns = [{"role": message.role, "content": message.content} for message in messages]
+        turns = as_turns(messages)
         return {"messages": turns, "add_generation_prompt": True, "chat_template_kwargs": SWITCH_OFF}
 
     async def _asked(
         self, path: str, body: Mapping[str, Any], kind: type[T], name: str, deadline: float | None = None
     ) -> T:
-        """Returns a field of the server's answer."""
-        answer = await self._client.ask(path, {"model": self._model, **body}, deadline=deadline, root=True)
-        url = f"{self._client.address.root}{path}"
-        return needed(answer, kind, name, url=url, expected=f"a reply with `{name}`")
+        """Returns a field of the server's answer about the model."""
+        return await self._client.field(path, {"model": self._model, **body}, kind, name, deadline)
 
     def _turns(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         return folded(messages) if self.folds else messages

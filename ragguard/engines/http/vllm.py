@@ -8,6 +8,7 @@ completions serve it. A missing field, a NaN or a wrong number of choices in a r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ragguard.engines.base import EngineInfo, Prompt, Sample
@@ -19,10 +20,12 @@ from ragguard.engines.requests import DrawRequest, PromptRequest
 from ragguard.engines.token_model import EXACT_CAPABILITIES, Ids, ProfiledModel, Rendered, find_out
 from ragguard.errors import EngineProtocolError, EngineRejected, EngineUnreachable, PromptTooLong
 from ragguard.records import Usage
+from ragguard.runtime.limiter import in_parallel
 
 # A server's own defaults (`generation_config.json`) may cut the distribution; these leave it whole.
 NEUTRAL = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 _SEEDS = 2**62
+_AT_ONCE = 32
 
 
 async def look_at_vllm(client: HttpClient, served: ServedModel) -> ProfiledModel:
@@ -74,6 +77,13 @@ class VllmModel:
         (choice,), _ = await self._ask(rendered, 1, body, request)
         return _text(choice, self._url)
 
+    async def rows(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
+        """Returns the ids of each prompt; one small request for each."""
+        texts = await self.tokens.render(prompts, deadline)
+        calls = {text: partial(self.tokens.tokens, text, deadline) for text in texts}
+        rows = dict(zip(calls, await in_parallel(calls.values(), _AT_ONCE), strict=True))
+        return [rows[text] for text in texts]
+
     async def logprobs(
         self, request: PromptRequest, texts: Sequence[Ids], then: Ids
     ) -> tuple[list[list[float]], Usage]:
@@ -85,7 +95,7 @@ class VllmModel:
             rendered = await self.tokens.render(request.prompts, request.deadline)
             choices, usage = await self._ask(rendered, 1, body, request)
             return [_next_logprobs(choice, then, self._url) for choice in choices], usage
-        prompts = await self.tokens.rows(request.prompts, request.deadline)
+        prompts = await self.rows(request.prompts, request.deadline)
         rows = [[*prompt, *text] for prompt, text in zip(prompts, texts, strict=True)]
         choices, usage = await self._ask(rows, 1, body | {"prompt_logprobs": 0}, request)
         found = []

@@ -89,6 +89,11 @@ Rows: TypeAlias = Sequence[Ids]
 class LocalTokens(Tokens, Protocol):
     """The tokenizer and chat template of a model in this process."""
 
+    def rows(self, prompts: Sequence[Prompt]) -> list[list[int]]:
+        """Returns the ids of each prompt, template and ending included. Called in the model's thread, since many long
+        prompts would hold an event loop up."""
+        ...
+
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of an answer, without special tokens."""
         ...
@@ -131,6 +136,19 @@ class Loaded(NamedTuple):
     profiled: bool = False
     """True for a model whose description has its profile already."""
 
+    def rows(self, prompts: Sequence[Prompt], output: int) -> list[list[int]]:
+        """Returns the ids of all prompts; PromptTooLong where one leaves less than `output` tokens free."""
+        distinct = list(dict.fromkeys(prompts))
+        rows, limit = self.tokens.rows(distinct), (self.info.context or sys.maxsize) - output
+        for index, row in enumerate(rows):
+            if not row:
+                messages = distinct[index].messages
+                raise InvalidInput(f"prompt {index}", messages, "text of which the model makes tokens")
+            if len(row) > limit:
+                raise PromptTooLong(f"prompt {index} has {len(row)} tokens, {limit} fit", limit=limit)
+        row_of = dict(zip(distinct, rows, strict=True))
+        return [row_of[prompt] for prompt in prompts]
+
 
 def described(name: str, kind: str, identity: str, context: int, where: str = "") -> EngineInfo:
     """Returns the description of a model in this process; `identity` differs for models that give different numbers."""
@@ -168,6 +186,9 @@ class LoadedModel:
     async def report(self, question: Prompt, letters: Ids) -> EngineInfo:
         return self.info
 
+    async def rows(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
+        return await self._worker.run(lambda loaded, still_wanted: loaded.tokens.rows(prompts), deadline)
+
     async def first_words(self, prompt: Prompt) -> str:
         _, ((drawn,),) = await self._drawn(DrawRequest((prompt,), 1, 8, 0.0))
         return await self.tokens.text_of(drawn.ids)
@@ -176,11 +197,12 @@ class LoadedModel:
         self, request: PromptRequest, texts: Sequence[Ids], then: Ids
     ) -> tuple[list[list[float]], Usage]:
         """Computes the log-probabilities of the tokens of each prompt's text, and of those that may follow it."""
-        rows = await self._rows(request, 1 + max(map(len, texts)))
-        logprobs = await self._worker.run(
-            lambda loaded, still_wanted: loaded.model.logprobs(rows, texts, then, request, still_wanted),
-            request.deadline,
-        )
+
+        def compute(loaded: Loaded, still_wanted: StillWanted) -> tuple[Rows, list[list[float]]]:
+            rows = loaded.rows(request.prompts, 1 + max(map(len, texts)))
+            return rows, loaded.model.logprobs(rows, texts, then, request, still_wanted)
+
+        rows, logprobs = await self._worker.run(compute, request.deadline)
         return logprobs, Usage(
             1, len(rows), sum(map(len, rows)) + sum(map(len, texts)), 0 if any(texts) else len(rows)
         )
@@ -193,24 +215,12 @@ class LoadedModel:
         return samples, Usage(1, len(rows), sum(map(len, rows)), written)
 
     async def _drawn(self, request: DrawRequest) -> tuple[Rows, list[list[Drawn]]]:
-        rows = await self._rows(request, request.max_tokens)
-        return rows, await self._worker.run(
-            lambda loaded, still_wanted: loaded.model.draw(rows, request, still_wanted), request.deadline
-        )
 
-    async def _rows(self, request: PromptRequest, output: int) -> list[list[int]]:
-        """Returns the ids of all prompts; PromptTooLong where one leaves less than `output` tokens free."""
-        distinct = list(dict.fromkeys(request.prompts))
-        rows = await self.tokens.rows(distinct)
-        limit = (self.info.context or sys.maxsize) - output
-        for index, row in enumerate(rows):
-            if not row:
-                messages = distinct[index].messages
-                raise InvalidInput(f"prompt {index}", messages, "text of which the model makes tokens")
-            if len(row) > limit:
-                raise PromptTooLong(f"prompt {index} has {len(row)} tokens, {limit} fit", limit=limit)
-        row_of = dict(zip(distinct, rows, strict=True))
-        return [row_of[prompt] for prompt in request.prompts]
+        def compute(loaded: Loaded, still_wanted: StillWanted) -> tuple[Rows, list[list[Drawn]]]:
+            rows = loaded.rows(request.prompts, request.max_tokens)
+            return rows, loaded.model.draw(rows, request, still_wanted)
+
+        return await self._worker.run(compute, request.deadline)
 
     def _sample(self, drawn: Drawn) -> Sample:
         """Converts an answer to text. The end-of-answer token is not part of the text; its log-probability is removed

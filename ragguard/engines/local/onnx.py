@@ -74,7 +74,7 @@ class _OnnxEngine(ModelEngine):
 class OnnxEntailer(_OnnxEngine):
     """An NLI classifier in a folder. It cuts nothing: PromptTooLong for a pair without room."""
 
-    only_compares = True
+    only = "compares"
 
     async def look(self) -> NliModel:
         """Loads the model."""
@@ -106,8 +106,7 @@ class OnnxEntailer(_OnnxEngine):
 class OnnxReranker(_OnnxEngine):
     """A reranker in a folder, as a judge of relevance. Of a passage without room the end is cut."""
 
-    only_judges = True
-    only_ranks = True
+    only = "ranks"
 
     async def look(self) -> Ranker:
         """Loads the model."""

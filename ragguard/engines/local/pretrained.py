@@ -7,7 +7,6 @@ a template from its server.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import threading
@@ -17,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ragguard.engines.base import Message, Prompt, folded
+from ragguard.engines.base import Message, Prompt, as_turns, folded
 from ragguard.engines.chat_frames import (
     LINE_ENDS,
     PLAIN_ANSWER,
@@ -186,9 +185,8 @@ class HfTokens:
     async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[str]:
         return [self._text(prompt) for prompt in prompts]
 
-    async def rows(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
-        """Returns the token ids of each prompt, from a thread: many long passages would hold an event loop up."""
-        return await asyncio.to_thread(lambda: self._encode([self._text(prompt) for prompt in prompts]))
+    def rows(self, prompts: Sequence[Prompt]) -> list[list[int]]:
+        return self._encode([self._text(prompt) for prompt in prompts])
 
     async def continuations(
         self, texts: Sequence[str], deadline: float | None = None
@@ -230,7 +228,7 @@ class HfTokens:
             return [list(ids) for ids in encoded["input_ids"]]
 
     def _templated(self, messages: Sequence[Message]) -> str:
-        turns = [{"role": message.role, "content": message.content} for message in messages]
+        turns = as_turns(messages)
         return str(
             self._tokenizer.apply_chat_template(
                 turns, tokenize=False, add_generation_prompt=True, **SWITCH_OFF

@@ -9,7 +9,6 @@ token: its characters become punctuation and words.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import math
@@ -34,8 +33,6 @@ from ragguard.errors import UnfitText
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
 
-_SHORT = 20_000
-"""Characters that become ids in a few milliseconds."""
 _MOST_UNKNOWN = 0.15
 """The largest share of unknown words in a prompt that is answered. Ordinary English has 15 to 70 %."""
 _UNFIT = (
@@ -134,11 +131,10 @@ class Tokenizer:
         lines = " ".join(words).split(NEWLINE)
         return NEWLINE.join(_TIGHT.sub("", line.strip()) for line in lines)
 
-    async def rows(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
+    def rows(self, prompts: Sequence[Prompt]) -> list[list[int]]:
         """Returns the token ids of each prompt. Raises UnfitText where nano does not know a seventh of the words of a
         prompt, any word of its question, or what tells apart two answers in it."""
-        rows = await self.render(prompts)
-        unknown = self.unknown
+        rows, unknown = [self.encode_chat(prompt.messages) for prompt in prompts], self.unknown
         share = max((row.count(unknown) / len(row) for row in rows), default=0.0)
         if share > _MOST_UNKNOWN:
             shown = math.ceil(1000 * share) / 1000
@@ -152,10 +148,7 @@ class Tokenizer:
         return rows
 
     async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
-        """Returns the ids of each prompt; in a thread where they are long enough to hold an event loop up."""
-        length = sum(len(message.content) for prompt in prompts for message in prompt.messages)
-        encoded = map(self.encode_chat, [prompt.messages for prompt in prompts])
-        return list(encoded) if length < _SHORT else await asyncio.to_thread(list, encoded)
+        return self.rows(prompts)
 
     async def continuations(
         self, texts: Sequence[str], deadline: float | None = None
