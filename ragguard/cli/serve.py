@@ -67,7 +67,7 @@ def run(
         import uvicorn
 
         from ragguard.serve.app import Endpoints, InfoGain, application
-        from ragguard.serve.connections import ImpatientProtocol
+        from ragguard.serve.connections import EndingServer, ImpatientProtocol
         from ragguard.serve.ingest import Ingest
     except ImportError as error:
         raise MissingDependency(error.name or "more", "ragguard serve", "serve") from error
@@ -111,4 +111,4 @@ def run(
     say(f"listening at http://{at[0]}:{at[1]}; runs and scores go to {store}", error=True)
     for one in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises again the one that has ended it
         signal.signal(one, lambda *_: None)
-    uvicorn.Server(config).run(sockets=[listening])
+    EndingServer(config).run(sockets=[listening])

@@ -41,6 +41,7 @@ from ragguard.runtime.threads import TimeSlice
 from ragguard.serve.ingest import Ingest
 from ragguard.serve.pages import LivePage, PrometheusPage
 from ragguard.serve.request_checks import (
+    LATER,
     PROTOBUF,
     Door,
     body_of,
@@ -63,7 +64,8 @@ _ITEMS_AT_ONCE = 256
 """The most items of `/compute_info_gain` that are scored at once."""
 _LINES, _LINES_BYTES = 128, 2**20
 """The most lines of `/v1/runs`, and the bytes after which no further one is taken, that are read and stored at once."""
-_LATER = {"retry-after": "5"}
+_CLOSE_SECONDS = 1.5
+"""The seconds for which runs are still scored once the service ends; what is left goes on when it starts again."""
 _FIRST = "Who founded Corwell Mills?"
 """The first question and passage, whose judgement loads the models."""
 _log = logger("ragguard.serve")
@@ -304,7 +306,7 @@ def application(service: Endpoints, token: str = "") -> ASGIApp:
     async def life(_: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as closing:
             closing.callback(service.ingest.spool.close)
-            closing.push_async_callback(service.rg.aclose, timeout=5.0)
+            closing.push_async_callback(service.rg.aclose, timeout=_CLOSE_SECONDS)
             closing.push_async_callback(service.info_gain.aclose)
             await service.rg.add_runs([])  # starts the service: what an earlier process left is scored now
             tasks = [asyncio.create_task(work) for work in (service.ingest.run(), service.load())]
@@ -335,5 +337,5 @@ def application(service: Endpoints, token: str = "") -> ASGIApp:
 async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return failed(request, error.status_code, error.detail, error.headers)
-    status, headers = (400, None) if isinstance(error, InvalidInput | AdviceError) else (503, _LATER)
+    status, headers = (400, None) if isinstance(error, InvalidInput | AdviceError) else (503, LATER)
     return failed(request, status, str(error), headers)

@@ -1,14 +1,34 @@
-"""Closes connections on which no request comes, so that clients which connect and say nothing hold no place."""
+"""Closes connections on which no request comes, so that clients which connect and say nothing hold no place, and gives
+up requests that take long once the server ends."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 IDLE_SECONDS = 30.0
 """The most seconds from a connection, or from the end of a reply, to the end of the next request's head."""
+
+END_SECONDS = 1.0
+"""The seconds that requests may still take once the server ends."""
+
+
+class EndingServer(uvicorn.Server):
+    """uvicorn's server, which gives up requests that take long once it ends; the application answers them."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends the server."""
+        giving_up = asyncio.get_running_loop().call_later(END_SECONDS, self._give_up)
+        await super().shutdown(sockets)
+        giving_up.cancel()
+
+    def _give_up(self) -> None:
+        for task in self.server_state.tasks:
+            task.cancel()
 
 
 class ImpatientProtocol(H11Protocol):

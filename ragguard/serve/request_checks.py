@@ -41,6 +41,8 @@ _GUARDING = (
 """Headers of every reply: no page of another site may show this one in a frame, and no browser guess its type."""
 _OTHER_SITE = "a page of another site asks: only pages of this service and programs may"
 _NO_TOKEN = "a token is needed: authorization: Bearer RAGGUARD_TOKEN"
+LATER = {"retry-after": "5"}
+_ENDING = "the service ends: send the request again once it has started again"
 _ASK = {"www-authenticate": 'Basic realm="ragguard (RAGGUARD_TOKEN as the password)"'}
 
 
@@ -158,7 +160,7 @@ def failed(request: Request, status: int, message: str, headers: Mapping[str, st
 
 
 class Door:
-    """Lets in requests that bring the token, and counts all."""
+    """Lets in requests that bring the token, counts all, and answers those that the server gives up at its end."""
 
     def __init__(self, app: ASGIApp, requests: Counter[tuple[str, str]], token: str) -> None:
         self._app, self._requests, self._token = app, requests, token.encode()
@@ -168,7 +170,11 @@ class Door:
             await self._app(scope, receive, send)
             return
 
+        started = False
+
         async def counted(message: Any) -> None:
+            nonlocal started
+            started = True
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message.get("headers", ()), *_GUARDING]}
                 route = scope.get("route")
@@ -180,7 +186,13 @@ class Door:
             answer = JSONResponse({"message": _OTHER_SITE}, 403)
         elif self._token and scope["path"] not in _OPEN and not self._knows(headers):
             answer = JSONResponse({"message": _NO_TOKEN}, 401, _ASK)
-        await answer(scope, receive, counted)
+        try:
+            await answer(scope, receive, counted)
+        except asyncio.CancelledError:
+            if started:
+                await send({"type": "http.response.body"})
+            else:
+                await JSONResponse({"message": _ENDING}, 503, LATER)(scope, receive, counted)
 
     def _is_of_another_site(self, headers: Mapping[bytes, bytes]) -> bool:
         """Returns whether a browser sends this from another site, or without a token under a name of another site."""
