@@ -10,7 +10,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing, contextmanager
 
 import httpx
@@ -283,10 +282,8 @@ def test_many_lines_hold_up_neither_healthz_nor_the_end(tmp_path, scorers):
         for _ in range(100 if scorers == "none" else 1):
             assert asked.get(f"{service.url}/healthz").status_code == 200
         eventually(lambda: runs_in(tmp_path / "r.db"), 60)
-        began = time.monotonic()
         service.process.send_signal(signal.SIGTERM)
-        service.process.wait(15)
-        assert time.monotonic() - began < 8
+        service.process.wait(8)
         assert post.recv(2**16).startswith(b"HTTP/1.1 503")
         assert page.makefile("rb").read().endswith(b"\r\n0\r\n\r\n"), "the stream has an end"
         assert not re.search("Traceback|ERROR", service.process.stderr.read())

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ragguard.engines.llama.chat_template import ChatTemplate
 from ragguard.engines.llama.network import Network
 from ragguard.engines.llama.transformer import Config, Floats, LayerWeights, Transformer
 from ragguard.engines.local.local_engine import Loaded, LocalEngine, Worker, described
@@ -41,8 +42,6 @@ _INSTEAD = (
     "keep likelihoods (Ollama does not)"
 )
 """The ways to use another model with all its numbers."""
-_MOST_TEMPLATED = 2**22
-"""The most characters that a file's chat template may make of a conversation, beside the conversation itself."""
 
 
 class GgufFile:
@@ -167,6 +166,7 @@ class GgufTokenizer:
             file, self._tokens, {self._tokens[i]: special for i, special in added.items()}
         )
         self.chat_template = file.value("tokenizer.chat_template") or None
+        self._template = ChatTemplate(str(self.chat_template))
 
     @property
     def ends(self) -> frozenset[int]:
@@ -188,25 +188,13 @@ class GgufTokenizer:
         self, turns: Sequence[Mapping[str, str]], tokenize: bool, add_generation_prompt: bool, **settings: Any
     ) -> str:
         """Returns the conversation as the text that the model was trained on."""
-        from jinja2 import TemplateRuntimeError
-
-        # A template that refuses a conversation calls what is undefined here, which raises a TemplateError, too.
-        template = _sandbox(trim_blocks=True, lstrip_blocks=True).from_string(str(self.chat_template))
-        pieces, room = list[str](), _MOST_TEMPLATED + sum(len(turn["content"]) for turn in turns)
-        for piece in template.generate(
+        return self._template.render(
             messages=turns,
             add_generation_prompt=add_generation_prompt,
             bos_token=self._named("bos"),
             eos_token=self._named("eos"),
             **settings,
-        ):
-            pieces.append(piece)
-            room -= len(piece)
-            if room < 0:
-                raise TemplateRuntimeError(
-                    f"the chat template of {self._file.path} makes more than a prompt of it"
-                )
-        return "".join(pieces)
+        )
 
     def _id(self, name: str) -> int | None:
         """Returns the id of the token with a role, such as `bos`."""
@@ -216,25 +204,6 @@ class GgufTokenizer:
     def _named(self, name: str) -> str:
         token = self._id(name)
         return "" if token is None else self._tokens[token]
-
-
-def _sandbox(**settings: Any) -> Any:
-    """Returns an environment in which a template of somebody else's can neither call what it likes nor multiply texts
-    until they take all memory."""
-    from jinja2 import TemplateRuntimeError
-    from jinja2.runtime import Context
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    class Sandbox(ImmutableSandboxedEnvironment):
-        intercepted_binops = frozenset({"*", "**", "%"})
-
-        def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-            numbers = isinstance(left, int | float) and isinstance(right, int | float)
-            if not numbers or (operator == "**" and right > 64):
-                raise TemplateRuntimeError(f"{operator} of this kind is not allowed in a chat template")
-            return super().call_binop(context, operator, left, right)
-
-    return Sandbox(**settings)
 
 
 def _made(file: GgufFile, tokens: list[str], added: Mapping[str, bool]) -> Any:

@@ -8,18 +8,21 @@ import os
 import struct
 import subprocess
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from itertools import chain
 
 import numpy as np
 import pytest
+from jinja2 import TemplateError
 from support.engine_contract import LABELS, PROMPTS, STRANGE
 from support.tiny_gguf import make_gemma, make_gguf
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
 from ragguard.engines.connect import open_engine
-from ragguard.engines.llama import smol
+from ragguard.engines.llama import chat_template, smol
+from ragguard.engines.llama.chat_template import ChatTemplate
 from ragguard.engines.llama.gguf import GgufTokenizer, open_gguf
 from ragguard.errors import EngineRejected, FetchFailed, InvalidInput, RagguardError
 
@@ -91,7 +94,7 @@ def test_gemma_that_users_have_is_read_as_transformers_reads_it():
     texts = [["Paris", "Berlin"]]
     prompt = "The capital of France is Paris.\nQuestion: What is the capital of France?"
     (row,) = asyncio.run(open_engine(f"gguf:{path}").continuations([prompt], texts))
-    assert [round(one.total, 2) for one in row] == [-0.38, -10.39]
+    assert [round(one.total, 2) for one in row] == [-0.34, -10.42], "as transformers gives them"
 
 
 async def test_file_through_transformers_gives_the_numbers_of_its_checkpoint_or_names_what_is_missing(made):
@@ -114,12 +117,34 @@ async def test_file_through_transformers_gives_the_numbers_of_its_checkpoint_or_
         "{{ '%10000000000d' % 1 }}",
         "{{ 9 ** 99999999 }}",
         "{% for i in range(99999) %}{% for j in range(99999) %}aaaaaaaaaaaaaaaa{% endfor %}{% endfor %}",
+        "{% set n = namespace(t='a') %}{% for i in range(99) %}{% set n.t = n.t ~ n.t %}{% endfor %}{{ n.t }}",
+        "{% set n = namespace(t=[1]) %}{% for i in range(99) %}{% set n.t = n.t + n.t %}{% endfor %}",
+        "{% set n = namespace(t=1) %}{% for i in range(99) %}{% set n.t = [n.t, n.t] %}{% endfor %}{{ n.t }}",
+        "{{ 'a'.ljust(10000000000) }}",
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
     ],
 )
-async def test_template_that_would_take_all_memory_is_refused(tmp_path, template):
+async def test_template_that_would_take_all_memory_or_time_is_refused(tmp_path, monkeypatch, template):
+    monkeypatch.setattr(chat_template, "_SECONDS", 2)
     path = make_gguf(tmp_path, template=template)[1]
     with pytest.raises(RagguardError, match="template"):
         await open_engine(f"gguf:{path}").label_probs(["Who?"], ["A"])
+
+
+def test_a_template_renders_on_many_threads_in_a_fork_and_after_it_was_ended(monkeypatch):
+    template = ChatTemplate("{% if messages == 'x' %}{{ 'a'.ljust(10000000000) }}{% endif %}{{ messages }}!")
+    with ThreadPoolExecutor(8) as threads:
+        texts = [f"{number}\n🎉 東京 \ud800" for number in range(99)]
+        assert [*threads.map(lambda text: template.render(messages=text), texts)] == [
+            f"{text}!" for text in texts
+        ]
+    with pytest.raises(TemplateError, match=r"MemoryError|was ended"):
+        template.render(messages="x")
+    child = os.fork()
+    if not child:
+        os._exit(template.render(messages="in the fork") != "in the fork!")
+    assert os.waitpid(child, 0)[1] == 0
+    assert template.render(messages="after it") == "after it!"
 
 
 def test_nested_arrays_in_a_header_are_refused(made, tmp_path):
