@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from ragguard.engines.base import Engine
 from ragguard.engines.entailer import EngineEntailer
 from ragguard.engines.entailment import Pair
 from ragguard.engines.prompts import PromptSet
-from ragguard.metrics import arrays
+from ragguard.metrics.agreement import coefficient
 from ragguard.metrics.answers import mean_logprob, query_gain
 from ragguard.scorers.asker import Models
 from ragguard.scorers.exam.cases import SAME_SUBJECT, WITHOUT, exam_cases
@@ -20,10 +20,7 @@ from ragguard.scorers.exam.figures import (
     MISLEADING,
     Key,
     Numbers,
-    areas,
     fitted_log_odds,
-    intervals,
-    known,
     mean,
     numbers_of,
 )
@@ -31,10 +28,11 @@ from ragguard.scorers.exam.record import ExamRecord
 from ragguard.scorers.exam.short_form import (
     PRIORITY,
     Tell,
-    answers_to,
     examine_reranker,
     label_number,
     label_questions,
+    sit_exam,
+    with_areas,
 )
 from ragguard.scorers.probes import abstention, belief, grade, likelihood, query_likelihood, relevance
 from ragguard.scorers.question import EntailQuestion, Question, SampleQuestion
@@ -52,15 +50,9 @@ async def examine(engine: Engine, prompts: PromptSet, tell: Tell = lambda done, 
     """
     if "answer" not in prompts.templates:
         return await examine_reranker(engine, prompts, tell)
-    began, info = time.monotonic(), await engine.info()
-    answers, reasons = await answers_to(engine, prompts, _questions(prompts), tell)
-    numbers = {key: _number(key, answer, answers) for key, answer in answers.items() if key[1] != "alone"}
-    figures = known(_figures(numbers))
-    return ExamRecord(
-        info.model, info.fingerprint, prompts.identity, seconds=round(time.monotonic() - began, 1),
-        figures=figures, intervals=intervals(figures, numbers), reasons=reasons,
-        log_odds=fitted_log_odds(numbers, "query_gain"),
-    )  # fmt: skip
+    record, numbers = await sit_exam(engine, prompts, _questions(prompts), tell, _number)
+    log_odds = fitted_log_odds(numbers, "query_gain")
+    return replace(with_areas(record, numbers, _figures(numbers)), log_odds=log_odds)
 
 
 async def repeated(engine: Engine, prompts: PromptSet) -> dict[str, float]:
@@ -74,7 +66,9 @@ async def repeated(engine: Engine, prompts: PromptSet) -> dict[str, float]:
             continue
         asked = [ask(prompts, case.question, case.near) for case in exam_cases().questions[-REPEATED // 2 :]]
         rounds = [await models.respond(asked) for _ in range(TIMES)]
-        table = np.array([[label_number((probe, "near", 0), one) for one in answers] for answers in rounds])
+        table = np.array(
+            [[label_number((probe, "near", 0), one, {}) for one in answers] for answers in rounds]
+        )
         spread[probe] = round(float(np.sqrt(table.var(axis=0, ddof=1).mean())), 6)
         cold += np.abs(table[0] - table[1:].mean(axis=0)).tolist()
     return spread | {"cold": round(float(np.mean(cold)), 6)}
@@ -124,7 +118,7 @@ def _number(key: Key, answer: Any, answers: Mapping[Key, Any]) -> float:
     """Returns what an answer says as a number: a probability, a log-probability, a grade, or whether it is right."""
     probe, kind, at = key
     if probe in ("abstention", "relevance"):
-        return label_number(key, answer)
+        return label_number(key, answer, answers)
     if probe == "grades":
         return float(np.dot(answer.p, range(1, len(answer.p) + 1)) / max(sum(answer.p), 1e-300))
     if probe == "query_gain":
@@ -139,21 +133,14 @@ def _number(key: Key, answer: Any, answers: Mapping[Key, Any]) -> float:
 
 
 def _figures(numbers: Numbers) -> dict[str, float]:
-    """Returns the figures that the answers give; nan where nothing was asked."""
+    """Returns the figures that are no areas; nan where nothing was asked."""
     abstains = [float(p >= 0.5) for p in numbers_of(numbers, "abstention", *WITHOUT)]
     graded = [(number, float(_GRADES[key[1]])) for key, number in numbers.items() if key[0] == "grades"]
-    return areas(numbers) | {
-        "grades": _spearman(graded),
+    given, intended = np.array(graded).reshape(-1, 2).T
+    return {
+        "grades": coefficient(given, intended, "spearman"),
         "entailment": mean(numbers_of(numbers, "entailment", "same", "wrong")),
         "right": mean(numbers_of(numbers, "right", "gold")),
         "right_two_hop": mean(numbers_of(numbers, "right", "two_hop")),
         "abstains": mean(abstains),
     }
-
-
-def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
-    """Returns the rank correlation of pairs of numbers; nan where a side does not vary."""
-    table = np.array(pairs).reshape(-1, 2).T
-    if table.shape[1] < 2 or not np.ptp(table, axis=1).all():
-        return np.nan
-    return float(np.asarray(np.corrcoef([arrays.ranks(row) for row in table]))[0, 1])

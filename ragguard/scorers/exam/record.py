@@ -128,6 +128,11 @@ class ExamRecord:
         return "relevance" in failed and passed and self.log_odds is not None
 
     @property
+    def unreplaced(self) -> frozenset[str]:
+        """The probes that do not suffice and that no other one replaces."""
+        return frozenset(self.failed) - ({"relevance"} if self.replaces_relevance else set())
+
+    @property
     def remark(self) -> str:
         """A sentence for readers of this model's scores about what it failed in; "" where it failed in nothing."""
         failed = ", ".join(f"{probe.replace('_', ' ')} ({why})" for probe, why in self.failed.items())
@@ -158,7 +163,7 @@ def unjudged_because(engines: Iterable[str]) -> str:
     known = heeded_records()
     for record in (known[one] for one in sorted(set(engines)) if one in known):
         failed = record.failed.keys() & {"abstention", "relevance"}
-        if not record.brief and (failed - ({"relevance"} if record.replaces_relevance else set())):
+        if not record.brief and failed & record.unreplaced:
             return (
                 f"Passages are not judged, as {record.model} failed its examination in {' and '.join(sorted(failed))}: "
                 "reference answers give each passage a verdict, and so does a larger model that passes "
@@ -173,8 +178,7 @@ def failed_behind(metric: str, origins: Iterable[str]) -> str:
     texts = list(origins)
     probes = {probe for probe, metrics in _RESTING.items() if metric in metrics.split()}
     for fingerprint, record in heeded_records().items():
-        failed = record.failed.keys() - ({"relevance"} if record.replaces_relevance else set())
-        if failed & probes and any(fingerprint in text for text in texts):
+        if record.unreplaced & probes and any(fingerprint in text for text in texts):
             return record.remark
     return ""
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from ragguard.engines.base import Engine
@@ -16,7 +17,7 @@ from ragguard.runtime.faults import NOTICES
 from ragguard.scorers.asker import Asker, Models
 from ragguard.scorers.exam.cases import SAME_SUBJECT, WITHOUT, ExamQuestion, exam_cases
 from ragguard.scorers.exam.examined import log_odds_of
-from ragguard.scorers.exam.figures import Key, area, areas, fitted_log_odds, intervals, known
+from ragguard.scorers.exam.figures import Key, Numbers, area, areas, fitted_log_odds, intervals, known
 from ragguard.scorers.exam.record import SWITCH, ExamRecord, heeded, keep_record, known_record, record_file
 from ragguard.scorers.probes import abstention, relevance
 from ragguard.scorers.question import Question
@@ -43,14 +44,9 @@ async def examine_briefly(engine: Engine, prompts: PromptSet) -> ExamRecord:
     for at, case in enumerate(exam_cases().questions[: BRIEF_CASES // 2]):
         for kind in ("gold", _BRIEF_KINDS[at % 3]):
             asked |= label_questions(prompts, at, case, kind)
-    began, info = time.monotonic(), await engine.info()
-    answers, reasons = await answers_to(engine, prompts, asked)
-    numbers = {key: label_number(key, answer) for key, answer in answers.items()}
+    record, numbers = await sit_exam(engine, prompts, asked)
     figures = {probe: area(numbers, probe, *_BRIEF_KINDS) for probe in ("abstention", "relevance")}
-    return ExamRecord(
-        info.model, info.fingerprint, prompts.identity, brief=True, seconds=round(time.monotonic() - began, 1),
-        figures=known(figures), reasons=reasons,
-    )  # fmt: skip
+    return replace(record, brief=True, figures=known(figures))
 
 
 async def examine_reranker(
@@ -62,16 +58,15 @@ async def examine_reranker(
     for at, case in enumerate(exam_cases().questions):
         for kind in ("gold", *SAME_SUBJECT, *WITHOUT):
             asked |= label_questions(prompts, at, case, kind)
-    began, info = time.monotonic(), await engine.info()
-    answers, reasons = await answers_to(engine, prompts, asked, tell)
-    numbers = {key: label_number(key, answer) for key, answer in answers.items()}
-    figures = known(areas(numbers))
+    record, numbers = await sit_exam(engine, prompts, asked, tell)
     scores = {key: log_odds_of(p, 1 - p) for key, p in numbers.items()}
-    return ExamRecord(
-        info.model, info.fingerprint, prompts.identity, seconds=round(time.monotonic() - began, 1),
-        figures=figures, intervals=intervals(figures, numbers), reasons=reasons,
-        relevance_odds=fitted_log_odds(scores, "relevance"),
-    )  # fmt: skip
+    return replace(with_areas(record, numbers, {}), relevance_odds=fitted_log_odds(scores, "relevance"))
+
+
+def with_areas(record: ExamRecord, numbers: Numbers, further: Mapping[str, float]) -> ExamRecord:
+    """Returns a record with the figures that are areas, their intervals, and further figures."""
+    figures = known(areas(numbers) | dict(further))
+    return replace(record, figures=figures, intervals=intervals(figures, numbers))
 
 
 async def examine_unknown(engine: Engine, prompts: PromptSet | None = None) -> None:
@@ -107,17 +102,22 @@ def label_questions(prompts: PromptSet, at: int, case: ExamQuestion, kind: str) 
     return asked
 
 
-def label_number(key: Key, answer: Any) -> float:
+def label_number(key: Key, answer: Any, answers: Mapping[Key, Any]) -> float:
     """Returns the probability that an answer by label gives: of abstention, or of relevance."""
     return float(answer.p[0] if key[0] == "abstention" else answer.p[0] / max(sum(answer.p), 1e-300))
 
 
-async def answers_to(
-    engine: Engine, prompts: PromptSet, asked: Mapping[Key, Question], tell: Tell = lambda done, of: None
-) -> tuple[dict[Key, Any], dict[str, str]]:
-    """Returns the answers, and the reasons for which probes have none. A few questions are asked at a time; a probe
-    whose question fails is asked no more. Answers go through the engine's cache, so that an examination that was
-    stopped goes on where it was."""
+async def sit_exam(
+    engine: Engine,
+    prompts: PromptSet,
+    asked: Mapping[Key, Question],
+    tell: Tell = lambda done, of: None,
+    number: Callable[[Key, Any, Mapping[Key, Any]], float] = label_number,
+) -> tuple[ExamRecord, dict[Key, float]]:
+    """Returns the record of a model without figures, with the reasons for which probes have none; and what `number`
+    makes of each answer beside all others. A few questions are asked at a time; a probe whose question fails is asked
+    no more. Answers go through the engine's cache, so that an examination that was stopped goes on where it was."""
+    began, info = time.monotonic(), await engine.info()
     ask = Asker(Models(engine, engine, EngineEntailer(engine, prompts), PRIORITY))
     answers: dict[Key, Any] = {}
     faults: dict[str, RagguardError] = {}
@@ -135,4 +135,9 @@ async def answers_to(
         tell(len(answers), len(asked))
     # A part of the cases would be another examination.
     kept = {key: answer for key, answer in answers.items() if key[0] not in faults}
-    return kept, {probe: str(fault) for probe, fault in faults.items()}
+    numbers = {key: number(key, answer, kept) for key, answer in kept.items() if key[1] != "alone"}
+    reasons = {probe: str(fault) for probe, fault in faults.items()}
+    seconds = round(time.monotonic() - began, 1)
+    return ExamRecord(
+        info.model, info.fingerprint, prompts.identity, seconds=seconds, reasons=reasons
+    ), numbers
