@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ragguard.facts.verdicts import BeliefGain
+from ragguard.metrics.credit import joint_gain
 from ragguard.text.numbers import as_shown
 
 NEEDED = 0.5
@@ -22,15 +23,23 @@ _SHOWN = 3
 
 
 class JointGain(NamedTuple):
-    """How a hop bears on question and answer together, in nats."""
+    """How a hop or passage bears on question and answer together, in nats."""
 
     value: float
     reference: float
-    """The reference's part: how much less probable the reference is without the hop."""
+    """The reference's part: how much less probable the reference is without it."""
+
+    @classmethod
+    def of(cls, question: float, reference: float) -> JointGain:
+        """Returns the joint gain of these parts; the question's is counted above the run's usual one."""
+        return cls(joint_gain(question, reference), reference)
+
+    def __str__(self) -> str:
+        return f"question {self.question:+.2f}, reference {self.reference:+.2f}"
 
     @property
     def question(self) -> float:
-        """The question's part: how much likelier the hop makes the question than the run's passages do on average."""
+        """The question's part: how much likelier it makes the question than the run's passages do on average."""
         return self.value - self.reference
 
     @property

@@ -7,11 +7,11 @@ both. In runs of one hop whose passages a search engine found, the question's pa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ragguard.errors import RagguardError
+from ragguard.facts.hop_sentence import JointGain
 from ragguard.facts.steps import StepView
-from ragguard.metrics.credit import joint_gain
 from ragguard.scorers.contexts import Layout, StepContexts
 from ragguard.scorers.passages import query_gains
 from ragguard.scorers.probes import Reading
@@ -40,21 +40,6 @@ def usual_gain(gains: Mapping[str, Reading | RagguardError]) -> float:
     return sum(known) / len(known) if known else 0.0
 
 
-class JointParts(NamedTuple):
-    """The two parts of a joint gain: of the question, above the run's usual one, and of the reference."""
-
-    question: float
-    reference: float
-
-    @property
-    def value(self) -> float:
-        """The joint gain."""
-        return joint_gain(*self)
-
-    def __str__(self) -> str:
-        return f"question {self.question:+.2f}, reference {self.reference:+.2f}"
-
-
 async def add_joint_gains(
     writer: ScoreWriter,
     layout: Layout,
@@ -81,7 +66,7 @@ async def add_joint_gains(
             best = max((gain.value for gain in gains.values()), default=0.0)
             part, about = reference_gain(contexts)
             nothing = "" if gains else "no passage that was not there before"
-            parts = JointParts(best - usual if gains else 0.0, part)
+            parts = JointGain.of(best - usual if gains else 0.0, part)
             writer.add(
                 "question_gain", best, step=step, stderr=0.0, explanation=nothing or "of the best passage"
             )

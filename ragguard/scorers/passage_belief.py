@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ragguard.errors import CapExceeded, RagguardError
+from ragguard.facts.hop_sentence import JointGain
 from ragguard.metrics.credit import is_used
 from ragguard.records import Result
 from ragguard.runtime.arguments import true_or_false
 from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, single_contexts, window
 from ragguard.scorers.estimates import Beliefs, change_between, likelihoods
-from ragguard.scorers.joint import JointParts, question_gains, usual_gain
+from ragguard.scorers.joint import question_gains, usual_gain
 from ragguard.scorers.leave_out import PassageLoss, contributions
 from ragguard.scorers.probes import Reading
 from ragguard.scorers.question import Ask, answered
@@ -154,7 +155,7 @@ class _PassagesRead:
                 text = step.all[at].text
                 question = questions.get(text)
                 if isinstance(question, Reading) and text in losses:
-                    parts = JointParts(question.value - usual, losses[text].log)
+                    parts = JointGain.of(question.value - usual, losses[text].log)
                     self.writer.add(
                         "joint_gain",
                         parts.value,
