@@ -19,12 +19,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from ragguard.errors import CalibrationError, InvalidInput
-from ragguard.metrics.conformal import Losses, Promise, Spread
+from ragguard.errors import InvalidInput
+from ragguard.metrics.conformal import ChosenThreshold, Losses, Promise
 from ragguard.records import Run
 from ragguard.storage.files.calibration import load_calibration, save_calibration
 
@@ -105,27 +104,14 @@ def check_runs(runs: int, max_loss: float, skipped: int = 0, confidence: float |
     """Returns the promise; raises `CalibrationError` if the runs with a known outcome are too few for it. Others were
     skipped."""
     promise = Promise(max_loss, confidence, "max_loss")
-    if runs < promise.least_examples:
-        others = f" ({skipped} without references, a question or a step were skipped)" if skipped else ""
-        sure = "" if confidence is None else f", with confidence {confidence:g}"
-        raise CalibrationError(
-            f"{runs} runs with a known outcome were given{others}; to lose at most {max_loss:g} of correctness by "
-            f"stopping{sure}, at least {promise.least_examples} are needed: give more, or allow a larger loss"
-        )
+    others = f" ({skipped} without references, a question or a step were skipped)" if skipped else ""
+    sure = "" if confidence is None else f", with confidence {confidence:g}"
+    aim = f"lose at most {max_loss:g} of correctness by stopping{sure}"
+    promise.check(runs, f"runs with a known outcome were given{others}", aim)
     return promise
 
 
-class ChosenSufficiency(NamedTuple):
-    """The least sufficiency that keeps a promise."""
-
-    threshold: float
-    loss: float
-    saved: float
-    """The share of steps that are saved."""
-    spread: Spread
-
-
-def choose_threshold(traces: Sequence[Trace], promise: Promise) -> ChosenSufficiency:
+def choose_threshold(traces: Sequence[Trace], promise: Promise) -> ChosenThreshold:
     """Returns the least sufficiency that keeps the promise."""
     curves = [_losses(trace) for trace in traces]
     levels = np.unique([level for curve in curves for level, _ in curve])
@@ -140,7 +126,7 @@ def choose_threshold(traces: Sequence[Trace], promise: Promise) -> ChosenSuffici
     steps = sum(len(trace.correct) for trace in traces)
     made = sum(stop_at(trace.sufficiency, threshold) for trace in traces)
     loss = max(0.0, float(losses[:, best].mean()))
-    return ChosenSufficiency(threshold, loss, 1 - made / steps, promise.spread(losses))
+    return ChosenThreshold(threshold, loss, 1 - made / steps, promise.spread(losses))
 
 
 def stop_at(sufficiency: Sequence[float], threshold: float) -> int:

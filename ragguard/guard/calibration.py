@@ -10,14 +10,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThreshold
-from ragguard.metrics.conformal import Losses, Promise, Spread
+from ragguard.metrics.conformal import ChosenThreshold, Losses, Promise
 from ragguard.metrics.distraction import Relevance
 from ragguard.records import Passage, RetrievalStep
 from ragguard.runtime.arguments import one_of
@@ -122,16 +122,12 @@ def check_promise(
     order, limit or confidence."""
     one_of("order", order, get_args(Order))
     promise = Promise(max_gold_loss, confidence, "max_gold_loss")
-    if examples < promise.least_examples:
-        sure = (
-            "the expected gold loss"
-            if confidence is None
-            else f"the gold loss, with confidence {confidence:g},"
-        )
-        raise CalibrationError(
-            f"{examples} examples with gold passages were given; to keep {sure} at {max_gold_loss:g} or less, at least "
-            f"{promise.least_examples} are needed: give more, or allow a larger loss"
-        )
+    kept = (
+        "the expected gold loss" if confidence is None else f"the gold loss, with confidence {confidence:g},"
+    )
+    promise.check(
+        examples, "examples with gold passages were given", f"keep {kept} at {max_gold_loss:g} or less"
+    )
     return promise
 
 
@@ -153,20 +149,10 @@ def calibrated(
     low, high, over = choice.spread
     return Calibration(
         choice.threshold, max_gold_loss, len(values), skipped=skipped, gold_loss=choice.loss,
-        distractors_dropped=choice.dropped, min_keep=min_keep, engine=engine, judge=judge, prompts=prompts,
+        distractors_dropped=choice.saved, min_keep=min_keep, engine=engine, judge=judge, prompts=prompts,
         passages_kept=mean_kept(values, choice.threshold, min_keep), order=order, relevance=relevance,
         confidence=confidence, gold_loss_low=low, gold_loss_high=high, over_limit=over,
     )  # fmt: skip
-
-
-class ChosenThreshold(NamedTuple):
-    """The threshold that keeps a promise and drops the most."""
-
-    threshold: float
-    loss: float
-    dropped: float
-    """The share of distractors dropped; nan if there are none."""
-    spread: Spread
 
 
 def choose_threshold(

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.errors import InvalidInput
+from ragguard.errors import CalibrationError, InvalidInput
 
 _BISECTIONS = 50
 _DRAWS = 400
@@ -48,6 +48,14 @@ class Promise:
         for name, value in given.items():
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1:
                 raise InvalidInput(name, value, "a share in (0, 1)")
+
+    def check(self, examples: int, given: str, aim: str) -> None:
+        """Raises CalibrationError for too few examples; `given` says what they are, `aim` what is promised."""
+        if examples < self.least_examples:
+            raise CalibrationError(
+                f"{examples} {given}; to {aim}, at least {self.least_examples} are needed: give more, or allow a "
+                "larger loss"
+            )
 
     @property
     def least_examples(self) -> int:
@@ -86,6 +94,17 @@ class Promise:
     def _kept(self, means: Losses, n: int) -> NDArray[np.intp]:
         """Returns the boldest setting of each row of mean losses; they do not fall along a row."""
         return np.asarray((means <= self.largest_loss(n) + 1e-12).sum(axis=1) - 1)
+
+
+class ChosenThreshold(NamedTuple):
+    """The boldest threshold that keeps a promise."""
+
+    threshold: float
+    loss: float
+    """The mean loss on the examples themselves."""
+    saved: float
+    """The share that it saves: of distractors (nan if there are none), or of steps."""
+    spread: Spread
 
 
 class Spread(NamedTuple):
