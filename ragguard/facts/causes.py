@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any
 
 from ragguard.facts.documents import document_of
@@ -230,6 +231,6 @@ def largest(groups: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
     return {name: {cause: groups[name][cause] for cause in CAUSES if groups[name][cause]} for name in kept}
 
 
-def most(documents: Iterable[DocumentCount], count: int = _SHOWN) -> list[DocumentCount]:
+def most(documents: Iterable[DocumentCount]) -> list[DocumentCount]:
     """Returns the first documents, as many as are listed."""
-    return [one for one, _ in zip(documents, range(count), strict=False)]
+    return list(islice(documents, _SHOWN))

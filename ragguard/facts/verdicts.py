@@ -40,15 +40,14 @@ def is_clear(value: float, stderr: float | None) -> bool:
     return abs(value) >= _ERRORS * (stderr or 0.0)
 
 
-def utility_verdict(utility: float, stderr: float | None = None, threshold: float = CLEAR) -> Verdict:
+def utility_verdict(utility: float, stderr: float | None = None) -> Verdict:
     """Returns what a passage does to the model that reads it, by its utility.
 
     Args:
         utility: The utility, from -1 to 1.
         stderr: Its standard error; None where it is not known.
-        threshold: The size that a utility has to exceed to be called help or harm.
     """
-    if abs(utility) <= threshold:
+    if abs(utility) <= CLEAR:
         return "does little"
     if not is_clear(utility, stderr):
         return "unclear"

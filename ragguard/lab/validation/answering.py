@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import fmean
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from ragguard.analysis.tables import Cell, Table
 from ragguard.engines.base import Engine
@@ -26,7 +26,7 @@ from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.asker import Asker, Models
 from ragguard.scorers.estimates import Meanings
 from ragguard.scorers.exam.record import known_record
-from ragguard.scorers.question import Answer, EntailAnswer, EntailQuestion, Question, SampleQuestion
+from ragguard.scorers.question import SampleQuestion
 from ragguard.scorers.view import short
 
 T = TypeVar("T")
@@ -86,7 +86,8 @@ async def with_outcomes(
     `grader`) an answer is correct that holds the words of a reference, or the other way round.
     """
     if judge is None:
-        asker = Asker(_WordsAlone())
+        words = WordEntailer()
+        asker = Asker(Models(cast(Engine, words), cast(Engine, words), words))  # which asks for nothing else
     else:
         judge = connect(judge)
         asker = _asker(judge, load_prompts((await judge.info()).prompts))
@@ -125,16 +126,6 @@ def _batches(items: Iterable[T], what: str, progress: Progress) -> Iterator[Sequ
         progress(what, start, len(distinct))
         yield distinct[start : start + BATCH]
     progress(what, len(distinct), len(distinct))
-
-
-class _WordsAlone:
-    """Answers every question about entailment by the words of both answers."""
-
-    async def respond(self, questions: Sequence[Question]) -> list[Answer]:
-        compared = await WordEntailer().entail(
-            [one.pair for one in questions if isinstance(one, EntailQuestion)]
-        )
-        return [EntailAnswer((float(yes), float(open_), float(no))) for yes, open_, no in compared.p]
 
 
 def _raise_unless_of_one(error: RagguardError) -> None:
