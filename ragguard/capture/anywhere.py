@@ -181,8 +181,8 @@ def _documents(result: Any) -> Any:
         kind = type(result).__name__
         NOTICES.once(
             "retrieval returned an iterator",
-            f"a function under @ragguard.retrieval returned a {kind}, which is the caller's to read, so its documents "
-            "are not recorded. Return a list, or make the function itself a generator",
+                        f"a function under @ragguard.retrieval returned a {kind}, which only its caller may read, so its documents "
+            "are not recorded. Return a list instead",
         )
         return [Passage("", metadata={CONTENT_KIND: kind})]
     return result
