@@ -181,7 +181,7 @@ def _documents(result: Any) -> Any:
         kind = type(result).__name__
         NOTICES.once(
             "retrieval returned an iterator",
-                        f"a function under @ragguard.retrieval returned a {kind}, which only its caller may read, so its documents "
+            f"a function under @ragguard.retrieval returned a {kind}, which only its caller may read, so its documents "
             "are not recorded. Return a list instead",
         )
         return [Passage("", metadata={CONTENT_KIND: kind})]
