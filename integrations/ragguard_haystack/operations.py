@@ -20,7 +20,7 @@ from ragguard.capture.retrievals import Unpack
 from ragguard.capture.shapes import answer_in, query_in
 from ragguard.capture.snapshot import documents_in, passages_of
 from ragguard.capture.tool_outputs import ToolResult
-from ragguard.records import Passage, Status, new_id
+from ragguard.records import Passage, new_id
 from ragguard.runtime.faults import NOTICES, Faults, never_raises
 
 PIPELINE, AGENT = "haystack.pipeline.run", "haystack.agent.run"
@@ -261,9 +261,6 @@ class Operations:
             run.replied(operation.number, replies)
 
     def _end(self, run: HaystackRun, error: BaseException | None) -> None:
-        status: Status = status_of(error)
-        if type(error).__name__ == "BreakpointException":
-            status = "interrupted"
         if not run.begun and run.asks_model:
             self.recorder.without_steps(run.id)
-        run.end(run.answer, status, error, question=run.question)
+        run.end(run.answer, status_of(error), error, question=run.question)

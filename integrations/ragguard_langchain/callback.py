@@ -9,7 +9,6 @@ call once.
 from __future__ import annotations
 
 import sys
-from asyncio import CancelledError
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -19,12 +18,13 @@ from langchain_core.callbacks import BaseCallbackHandler
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CaptureOptions, Locate, Tools, located
 from ragguard.capture.documents import snapshot
+from ragguard.capture.handle import status_of
 from ragguard.capture.pipeline_run import K
 from ragguard.capture.recorder import recorder_of
 from ragguard.capture.shapes import NOTHING, Answer, answer_in, query_in, question_in
 from ragguard.capture.snapshot import top_k_in
 from ragguard.capture.tool_outputs import ToolResult
-from ragguard.records import Status, TraceContext
+from ragguard.records import TraceContext
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 from ragguard_langchain.call_tree import CallTree
@@ -275,7 +275,7 @@ class RagGuardCallback(BaseCallbackHandler):
     def _fail(
         self, run_id: UUID, error: BaseException, question: str = "", trace: TraceContext | None = None
     ) -> None:
-        call, status = self.tree.open_call(run_id), _status_of(error)
+        call, status = self.tree.open_call(run_id), status_of(error)
         if call is None:
             return
         self.tree.take(run_id)
@@ -296,13 +296,3 @@ _graph_kinds: dict[type, type] = {}
 def _is_resume(inputs: object) -> bool:
     """True for an input that continues a graph where it stopped: LangGraph's Command with an answer, or None."""
     return inputs is None or getattr(inputs, "resume", None) is not None
-
-
-def _status_of(error: BaseException) -> Status:
-    """Returns the status of a call that ended without a result. LangGraph's classes are recognised by name, since it
-    need not be installed."""
-    if isinstance(error, (CancelledError, GeneratorExit, KeyboardInterrupt)):
-        return "cancelled"
-    if any(kind.__name__ == "GraphInterrupt" for kind in type(error).__mro__):
-        return "interrupted"
-    return "error"

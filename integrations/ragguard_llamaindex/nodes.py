@@ -16,21 +16,17 @@ from llama_index.core.schema import (
     DEFAULT_TEXT_NODE_TMPL,
     BaseNode,
     MetadataMode,
-    NodeWithScore,
     TextNode,
 )
 
 from ragguard.capture.snapshot import (
     OwnPassages,
-    metadata_of,
-    node_content,
     passage,
     passage_of,
     score_of,
     top_k_in,
-    unreadable,
 )
-from ragguard.records import CONTENT_KIND, Passage
+from ragguard.records import Passage
 from ragguard.runtime.faults import describe
 from ragguard.runtime.text_memo import TextMemo
 from ragguard.text.plain import comparable, is_same
@@ -64,7 +60,7 @@ def taken(nodes: object) -> Taken:
     """Returns a snapshot of what a retriever gave: normally a list of NodeWithScore."""
     if not isinstance(nodes, (list, tuple)):
         # Any other iterable may be the application's own stream, which is not to be read here.
-        return Taken() if nodes is None else Taken.of([_passage(nodes)])
+        return Taken() if nodes is None else Taken.of([passage_of(nodes)])
     fields: list[NodeFields | Passage] = []
     metadata: list[Mapping[str, Any]] = []
     add, add_metadata = fields.append, metadata.append
@@ -72,7 +68,7 @@ def taken(nodes: object) -> Taken:
         for item in nodes:
             node = item.node
             if type(node) is not TextNode:
-                add(_passage(item))
+                add(passage_of(item))
                 add_metadata(_NOTHING)
                 continue
             state = node.__dict__  # quicker to read than the attributes of a pydantic model
@@ -84,7 +80,7 @@ def taken(nodes: object) -> Taken:
             add_metadata(state["metadata"].copy())
         return Taken(fields, metadata)
     except Exception:  # noqa: BLE001 - a node of the user's may raise anything; each is looked at by itself now
-        return Taken.of([_passage(item) for item in nodes])
+        return Taken.of([passage_of(item) for item in nodes])
 
 
 def taken_bare(nodes: Sequence[BaseNode]) -> Taken:
@@ -116,11 +112,6 @@ def bare(snapshot: Taken) -> dict[str, str]:
 def node_ids(nodes: Iterable[Any]) -> list[str]:
     """Returns the ids of nodes, with or without scores."""
     return [str(getattr(getattr(item, "node", item), "node_id", "")) for item in nodes]
-
-
-def are_nodes(value: object) -> bool:
-    """True for a list that holds at least one item, and nodes only."""
-    return isinstance(value, list) and bool(value) and _node(value[0]) is not None
 
 
 def _seen(fields: NodeFields, metadata: Mapping[str, Any]) -> Passage:
@@ -160,28 +151,6 @@ def _with_metadata(fields: NodeFields, metadata: Mapping[str, Any]) -> str:
     if type(text) is str:
         _written.keep(text, (text, fields[2:6], comparable(metadata), written))
     return written
-
-
-def _node(item: object) -> BaseNode | None:
-    node = item.node if isinstance(item, NodeWithScore) else item
-    return node if isinstance(node, BaseNode) else None
-
-
-def _passage(item: object) -> Passage:
-    """Returns the passage of anything that stands among nodes."""
-    try:
-        if isinstance(item, (str, Passage)):
-            return passage_of(item)
-        node = _node(item)
-        if node is None:
-            return passage(item, None, None, None)
-        metadata = metadata_of(node.metadata)
-        text, kind = node_content(node)
-        if kind:
-            metadata[CONTENT_KIND] = kind
-        return Passage(text, node.id_, score_of(getattr(item, "score", None), {}), metadata)
-    except Exception as error:  # noqa: BLE001 - its templates or its class may be the user's
-        return unreadable(item, error)
 
 
 def top_k_of(retriever: object) -> int | None:

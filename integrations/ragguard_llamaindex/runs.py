@@ -19,7 +19,7 @@ from typing import Any
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
-from llama_index.core.schema import BaseNode
+from llama_index.core.schema import BaseNode, NodeWithScore
 from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import StopEvent
 from llama_index_instrumentation import get_dispatcher
@@ -58,7 +58,7 @@ from ragguard_llamaindex.messages import (
     watch_chat,
     without_rewriting,
 )
-from ragguard_llamaindex.nodes import Taken, are_nodes, taken, taken_bare, unpacked
+from ragguard_llamaindex.nodes import Taken, taken, taken_bare, unpacked
 
 ROOT = get_dispatcher("root")
 WAITING = "WaitingForEvent"
@@ -260,7 +260,8 @@ class RunWriter:
     def _taken(self, documents: list[Any]) -> Taken:
         if all(isinstance(one, BaseNode) for one in documents):
             return taken_bare(documents)
-        return taken(documents) if are_nodes(documents) else Taken.of(passages_of(documents))
+        nodes = (NodeWithScore, BaseNode)
+        return taken(documents) if isinstance(documents[0], nodes) else Taken.of(passages_of(documents))
 
 
 def read_tags(run: Invocation, tags: Mapping[str, Any], recorder: Recorder) -> None:

@@ -30,6 +30,10 @@ _handles: ContextVar[tuple[RunHandle, ...]] = ContextVar("ragguard_runs", defaul
 """Each `with rg.run(...)` around the code at hand, the outermost first; some may be closed, in another context."""
 
 
+_STOPS = ("GraphInterrupt", "BreakpointException")
+"""The errors with which LangGraph and Haystack stop a run that somebody resumes."""
+
+
 class RunHandle(CurrentCall):
     """A run from its start to its end: `with rg.run(question) as run`, or `async with`.
 
@@ -226,10 +230,13 @@ def _open_handles() -> tuple[RunHandle, ...]:
 
 
 def status_of(error: BaseException | None) -> Status:
-    """Returns the status of a run or a call that ended with this error, or without one."""
+    """Returns the status of a run or a call that ended with this error, or without one. The errors with which
+    frameworks stop to be resumed later are known by their names, since no framework need be installed."""
     if error is None:
         return "ok"
-    return "cancelled" if isinstance(error, (CancelledError, GeneratorExit, KeyboardInterrupt)) else "error"
+    if isinstance(error, (CancelledError, GeneratorExit, KeyboardInterrupt)):
+        return "cancelled"
+    return "interrupted" if any(kind.__name__ in _STOPS for kind in type(error).__mro__) else "error"
 
 
 def innermost(recorder: Recorder | None = None) -> RunHandle | None:

@@ -302,11 +302,6 @@ def content_in(value: Any, read: Read = as_it_is) -> ModelContent:
     return content
 
 
-def texts_in(value: Any, read: Read = as_it_is) -> list[str]:
-    """Returns the texts of a model's input or reply."""
-    return content_in(value, read).texts
-
-
 def _collect(value: Any, read: Read, content: ModelContent, depth: int) -> None:
     value = unwrapped(read(value))
     if isinstance(value, str):

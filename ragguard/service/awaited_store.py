@@ -7,17 +7,30 @@ So the store has one order of writes, and no disk holds up the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from ragguard.errors import InvalidInput
-from ragguard.records import Failure, Run, Score
+from ragguard.records import Failure, Score
 from ragguard.service.intake import Intake
-from ragguard.storage.sqlite.ledger import Claim, ScoringOutcome
+from ragguard.storage.sqlite.ledger import Claim
 from ragguard.storage.sqlite.store import Store
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _awaited(
+    method: Callable[Concatenate[Store, P], T],
+) -> Callable[Concatenate[AwaitedStore, P], Coroutine[Any, Any, T]]:
+    """Returns a coroutine function that calls a method of the store on the writer's thread."""
+
+    @functools.wraps(method)
+    async def call(self: AwaitedStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.do(lambda store: method(store, *args, **kwargs))
+
+    return call
 
 
 class AwaitedStore:
@@ -26,48 +39,27 @@ class AwaitedStore:
     def __init__(self, store: Store, writer: Intake) -> None:
         self._store, self._writer = store, writer
 
-    async def run(self, run_id: str) -> Run | None:
-        return await self._called(lambda: self._store.run(run_id))
+    run = _awaited(Store.run)
+    submit = _awaited(Store.submit)
+    retry_now = _awaited(Store.retry_now)
+    store_outcome = _awaited(Store.store_outcome)
+    store_provisional = _awaited(Store.store_provisional)
+    keep_unscored = _awaited(Store.keep_unscored)
+    emitted = _awaited(Store.emitted)
+    add_due = _awaited(Store.add_due)
 
     async def results(self, run_id: str) -> tuple[list[Score], list[Failure]]:
         """Returns the scores and the failures of a run."""
-        return await self._called(lambda: (self._store.scores(run_id), self._store.failures(run_id)))
-
-    async def submit(self, run: Run, identity: str) -> Claim:
-        return await self._called(lambda: self._store.submit(run, identity))
+        return await self.do(lambda store: (store.scores(run_id), store.failures(run_id)))
 
     async def claim(self, limit: int, *, at_once: bool) -> tuple[list[Claim], int | None]:
         """Looks for due runs; unless `at_once`, with the next batch of events, since waking the writer for each look
         would make it commit small batches, and slow hooks down."""
-        return await self._called(lambda: self._store.claim(limit), wake=at_once)
-
-    async def retry_now(self) -> None:
-        await self._called(self._store.retry_now)
+        return await self.do(lambda store: store.claim(limit), wake=at_once)
 
     def release(self, run_id: str) -> None:
         """Releases a claimed run; touches no file, and so does not wait."""
         self._store.release(run_id)
-
-    async def store_outcome(self, outcome: ScoringOutcome) -> list[Score]:
-        return await self._called(lambda: self._store.store_outcome(outcome))
-
-    async def store_provisional(
-        self,
-        run_id: str,
-        scores: Sequence[Score],
-        failures: Sequence[Failure],
-        references: Sequence[str] | None,
-    ) -> list[Score] | None:
-        return await self._called(lambda: self._store.store_provisional(run_id, scores, failures, references))
-
-    async def keep_unscored(self, claim: Claim, *, emit: bool) -> None:
-        await self._called(lambda: self._store.keep_unscored(claim, emit=emit))
-
-    async def emitted(self, run_id: str) -> None:
-        await self._called(lambda: self._store.emitted(run_id))
-
-    async def add_due(self, runs: Sequence[Run], *, amend: bool) -> dict[str, InvalidInput]:
-        return await self._called(lambda: self._store.add_due(runs, amend=amend))
 
     def add_metadata(
         self, run_id: Callable[[], str], metadata: Mapping[str, Any], *, due: bool
@@ -76,5 +68,6 @@ class AwaitedStore:
         stored what was captured, so it is a function."""
         return self._writer.do(lambda: self._store.add_metadata(run_id(), metadata, due=due))
 
-    async def _called(self, work: Callable[[], T], *, wake: bool = True) -> T:
-        return await asyncio.wrap_future(self._writer.do(work, wake=wake))
+    async def do(self, work: Callable[[Store], T], *, wake: bool = True) -> T:
+        """Returns the result of a function of the store."""
+        return await asyncio.wrap_future(self._writer.do(lambda: work(self._store), wake=wake))

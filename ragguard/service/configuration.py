@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -119,7 +120,7 @@ class ServiceSettings:
         self.kept_seconds  # noqa: B018 - refuses a wrong time
         object.__setattr__(self, "sinks", tuple(self.sinks))  # the caller may go on changing its list
 
-    @property
+    @cached_property
     def find_references(self) -> References | None:
         """The function that finds known right answers; that of a table where a table was given."""
         found = self.references

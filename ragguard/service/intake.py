@@ -26,8 +26,8 @@ from ragguard.runtime.threads import DaemonThreads
 from ragguard.service.configuration import Configuration
 from ragguard.service.queue import EventQueue, QueueItem, WriterJob, size_of
 from ragguard.storage.preparation import Redactor
+from ragguard.storage.sqlite.rows import EventBatch
 from ragguard.storage.sqlite.store import Store
-from ragguard.storage.sqlite.writing import EventBatch
 from ragguard.text.secret_filter import logger
 
 T = TypeVar("T")

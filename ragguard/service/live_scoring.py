@@ -85,9 +85,7 @@ class LiveScoring:
 
     async def _attempt(self, run: Run) -> bool:
         tools, pipeline = self._tools, self._tools.pipeline.get()
-        references, _ = await tools.references.of(
-            run
-        )  # failures of finding them are reported at the run's end
+        references, _ = await tools.references_of(run)  # failures of finding them are the run's end's
         if references:
             run = replace(run, references=references)
         failures: list[Failure] = []

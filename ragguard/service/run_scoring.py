@@ -59,20 +59,6 @@ def is_chosen(run_id: str, share: float) -> bool:
     return int.from_bytes(digest[:4], "big") < share * 2**32
 
 
-class ReferenceFinder:
-    """Finds the known right answers of runs that bring none."""
-
-    def __init__(self, settings: Configuration, redactor: Redactor) -> None:
-        self._find, self._redactor = settings.find_references, redactor
-
-    async def of(self, run: Run) -> tuple[list[str] | None, list[Failure]]:
-        """Returns the redacted references of a run that has none of its own, and the failures of finding them."""
-        if self._find is None:
-            return None, []
-        found, failures = await find_references(self._find, run)
-        return self._redactor.texts(found), failures
-
-
 @dataclass(frozen=True, slots=True)
 class ScoringTools:
     """The objects that scoring uses, of open runs and of those that have ended."""
@@ -82,7 +68,13 @@ class ScoringTools:
     pipeline: PerProcess[ScoringPipeline]
     delivery: Delivery
     redactor: Redactor
-    references: ReferenceFinder
+
+    async def references_of(self, run: Run) -> tuple[list[str] | None, list[Failure]]:
+        """Returns the redacted references of a run that has none of its own, and the failures of finding them."""
+        if (find := self.settings.find_references) is None:
+            return None, []
+        references, failures = await find_references(find, run)
+        return self.redactor.texts(references), failures
 
 
 class WorkedOff(NamedTuple):
@@ -99,7 +91,7 @@ class RunScoring:
 
     def __init__(self, tools: ScoringTools, *, loop: BackgroundLoop, due: LoopSignal) -> None:
         """Sets `due` when runs were stored that the worker has to score."""
-        self._settings, self._store, self._references = tools.settings, tools.store, tools.references
+        self._settings, self._store, self._references_of = tools.settings, tools.store, tools.references_of
         self._pipeline, self._delivery, self._redactor = tools.pipeline, tools.delivery, tools.redactor
         self._loop, self._due = loop, due
         self.progress = threading.Condition()
@@ -277,9 +269,9 @@ class RunScoring:
     async def _attempt(self, claim: Claim, priority: int) -> ScoredRun:
         """Scores a run, stores the result and starts to deliver it. The run must be held by `_exclusively`."""
         run = claim.run
-        found, unfound = await self._references.of(run)
-        if found:
-            run = replace(run, references=found)
+        references, not_found = await self._references_of(run)
+        if references:
+            run = replace(run, references=references)
         scored = await evaluate(run, self._pipeline.get().results(run, priority=priority))
         identity = await self._identity() if engine_answered(scored) else None
         uncertain = {(one.scorer, one.step_id) for one in scored.failures if one.will_retry}
@@ -287,14 +279,14 @@ class RunScoring:
         wait = self._settings.retry.after(attempts) if uncertain else None
         failures = self._redactor.failures(
             replace(one, attempts=attempts, will_retry=one.will_retry and wait is not None, run_id=run.id)
-            for one in (*unfound, *scored.failures)
+            for one in (*not_found, *scored.failures)
         )
         self._note(failures)
         scored = replace(scored, failures=failures)
         outcome = ScoringOutcome(
             run.id, _mark(identity), claim.revision, scores=scored.scores, failures=failures,
             retry_ns=None if wait is None else now_ns() + int(wait * 1e9), emit=bool(self._delivery),
-            attempts=attempts, references=found, uncertain=uncertain,
+            attempts=attempts, references=references, uncertain=uncertain,
             finished=not any(one.error in _MAY_PASS for one in failures),
         )  # fmt: skip
         new = await self._store.store_outcome(outcome)

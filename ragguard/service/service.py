@@ -30,7 +30,7 @@ from ragguard.service.delivery import Delivery
 from ragguard.service.flushing import Ending, at_exit, forget
 from ragguard.service.intake import Intake
 from ragguard.service.live_scoring import LiveScoring
-from ragguard.service.run_scoring import ReferenceFinder, RunScoring, ScoringTools
+from ragguard.service.run_scoring import RunScoring, ScoringTools
 from ragguard.service.scoring_worker import ScoringWorker
 from ragguard.storage.preparation import Redactor
 from ragguard.storage.sqlite.ledger import Left
@@ -185,10 +185,9 @@ class Service:
             started=self._started, stored=self._stored, tick=self._tick, ended=self._close_store,
         )  # fmt: skip
         self.delivery = Delivery(settings, self.store, self.faults)
-        stored, references = AwaitedStore(self.store, self.intake), ReferenceFinder(settings, redactor)
+        stored = AwaitedStore(self.store, self.intake)
         tools = ScoringTools(
             settings=settings, store=stored, pipeline=self.pipeline, delivery=self.delivery, redactor=redactor,
-            references=references,
         )  # fmt: skip
         self._due = LoopSignal()
         self.scoring = RunScoring(tools, loop=SCORER, due=self._due)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ragguard.capture.events import CALLER_ID
 from ragguard.facts.causes import retriever_of
-from ragguard.facts.explanation import Explanation
+from ragguard.facts.run_view import RunView
 from ragguard.records import K_ERROR, Advice, Decision, Failure, Passage, RetrievalStep, Run, Score, Usage
 from ragguard.telemetry import names as n
 from ragguard.telemetry.values import Attributes, Content, Value, identifier
@@ -161,13 +161,7 @@ class Writer:
         span.add(n.ERROR_TYPE, None if advice.status == "judged" else advice.status)
         return _identified(span, "EVALUATOR", step.run_id, step)
 
-    def evaluation(
-        self,
-        scores: Sequence[Score],
-        run_id: str,
-        step: RetrievalStep | None,
-        explanation: Explanation | None = None,
-    ) -> Attributes:
+    def evaluation(self, scores: Sequence[Score], view: RunView, step: RetrievalStep | None) -> Attributes:
         """Returns the attributes of an EVALUATOR span: step or run scores one by one, passage scores as one list a
         name; of a run as a whole its explanation in words."""
         span = Attributes()
@@ -198,11 +192,11 @@ class Writer:
         if step is not None:
             span.add(n.STEP_INDEX, step.index)
             span.add(n.LED_BY_STEPS, leading_steps(step) or None)
-        if explanation is not None:
+        else:
             quotes = self.content.inputs and self.content.outputs
-            span.add(n.RUN_EXPLANATION, explanation.text if quotes else None)
-            span.add(n.RUN_CAUSE, explanation.cause)
-        return _identified(span, "EVALUATOR", run_id, step)
+            span.add(n.RUN_EXPLANATION, view.explanation.text if quotes else None)
+            span.add(n.RUN_CAUSE, view.explanation.cause)
+        return _identified(span, "EVALUATOR", view.run.id, step)
 
     def _usage(self, span: Attributes, usage: Usage) -> None:
         span.add(n.USAGE_REQUESTS, usage.requests)

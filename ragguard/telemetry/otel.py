@@ -130,11 +130,12 @@ class OtelSink:
         if run.status == "open":
             return {}
         parent = self._run_span(run) if run.trace is None else span_context(run.trace)
-        self._evaluation(scored, parent, None, parent)
+        view = RunView(run, scored.scores, scored.failures)
+        self._evaluation(scored, view, parent, None, parent)
         targets = {"": parent}
         for step in run.steps:
             targets[step.id] = self._target(run, step, parent, targets)
-            self._evaluation(scored, targets[step.id], step, parent)
+            self._evaluation(scored, view, targets[step.id], step, parent)
         return targets
 
     async def flush(self) -> None:
@@ -245,7 +246,12 @@ class OtelSink:
         return span.get_span_context()
 
     def _evaluation(
-        self, scored: ScoredRun, target: SpanContext, step: RetrievalStep | None, root: SpanContext
+        self,
+        scored: ScoredRun,
+        view: RunView,
+        target: SpanContext,
+        step: RetrievalStep | None,
+        root: SpanContext,
     ) -> None:
         """Writes the scores and failures of a step, with one link, to the step's span; None: those of the run as a
         whole. `root` is the run's span."""
@@ -265,12 +271,7 @@ class OtelSink:
             _under(target),
             started,
             max(0, (scored.ended_ns or now) - started),
-            attributes=lambda: self._write.evaluation(
-                scores,
-                scored.run.id,
-                step,
-                None if step is not None else RunView(scored.run, scored.scores).explanation,
-            ),
+            attributes=lambda: self._write.evaluation(scores, view, step),
             error=_line(failures[0].error) if failures and not scores else None,
             links=[Link(target)],
             events=events,

@@ -29,8 +29,8 @@ from ragguard.service.configuration import Configuration
 from ragguard.service.service import in_each_process
 from ragguard.storage.sqlite import layout
 from ragguard.storage.sqlite.reader import StoreReader
+from ragguard.storage.sqlite.rows import EventBatch
 from ragguard.storage.sqlite.store import Store
-from ragguard.storage.sqlite.writing import EventBatch
 from tests.faults.injection import MARK, Injection
 
 INJECTION = Injection()

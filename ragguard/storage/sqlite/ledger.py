@@ -33,7 +33,7 @@ REMOVED_AT_ONCE = 200
 """The number of runs that one transaction removes."""
 MEMORY_RUNS = 10_000
 MEMORY_BYTES = 256 * 2**20
-UNSENT = "coalesce(emit_after, (SELECT coalesce(max(seq), 0) FROM scores WHERE run = runs.seq))"
+_UNSENT = "coalesce(emit_after, (SELECT coalesce(max(seq), 0) FROM scores WHERE run = runs.seq))"
 """The `seq` of the last score that the sinks have received, or need not receive."""
 _DROPPED = "let go unscored, as more runs waited than queue_size allows without a store; with one, nothing is dropped"
 
@@ -146,6 +146,32 @@ def store_outcome(db: sqlite3.Connection, outcome: ScoringOutcome) -> list[Score
         db.execute("UPDATE runs SET due_ns = ?, attempts = ? WHERE seq = ?", retry)
     let_go(db, run)
     return new
+
+
+def retry_now(db: sqlite3.Connection, owner: str) -> None:
+    """Makes the runs that wait for another attempt due at once."""
+    db.execute(
+        "UPDATE runs SET due_ns = ?1 WHERE owner = ?2 AND due_ns > ?1 AND attempts > 0", (now_ns(), owner)
+    )
+
+
+def make_due(db: sqlite3.Connection, owner: str, run: int) -> None:
+    """Makes a run due that has ended."""
+    db.execute(
+        "UPDATE runs SET revision = revision + 1, attempts = 0, owner = ?1, due_ns = ?2, queued_ns = ?2 "
+        "WHERE seq = ?3 AND status <> 'open'",
+        (owner, now_ns(), run),
+    )
+
+
+def keep_unscored(db: sqlite3.Connection, claim: Claim, *, emit: bool) -> None:
+    """Marks a run as not to be scored now; with `emit` it is still delivered to the sinks."""
+    emit_after = _UNSENT if emit else "emit_after"
+    db.execute(
+        f"UPDATE runs SET due_ns = NULL, emit_after = {emit_after} WHERE seq = ? AND revision = ?",
+        (claim.seq, claim.revision),
+    )
+    let_go(db, claim.seq)
 
 
 def give_up(db: sqlite3.Connection, run: int, failure: Failure) -> None:

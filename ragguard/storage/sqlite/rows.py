@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from sqlite3 import Row
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from ragguard.capture.events import EarlierStepsRead, RunEnded, RunStarted, StepAmended
 from ragguard.capture.model_calls import DELIVERED, UNKNOWN
 from ragguard.facts.causes import CAUSES
 from ragguard.facts.leads import with_leads
@@ -77,6 +79,18 @@ class StepRow(NamedTuple):
     """The digests of the texts that the row needs, one for each distinct passage."""
 
 
+EventRow: TypeAlias = RunStarted | StepRow | StepAmended | EarlierStepsRead | RunEnded
+"""An event on its way into the tables. Steps are rows already, without their passages as records."""
+
+
+@dataclass(slots=True)
+class EventBatch:
+    """Captured events as rows, with the texts that they need under their digests."""
+
+    rows: list[EventRow] = field(default_factory=list)
+    texts: dict[bytes, str] = field(default_factory=dict)
+
+
 def step_row(step: RetrievalStep, table: PassageTable) -> StepRow:
     """Returns the row of a step; the texts that it needs are added to those of the table."""
     body: Data = {"passages": table.positions_of(step.passages)}
@@ -95,34 +109,11 @@ def step_row(step: RetrievalStep, table: PassageTable) -> StepRow:
 _WRITTEN_LAST: Final = tuple(name for name in _STEP_BODY if name not in ("passages", "candidates"))
 
 
-def step_of(row: Row | Data, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
-    """Returns the step of a row."""
-    return _step_of(row, body, run_id, passages_in(body, texts))
-
-
-def unread_steps(connection: sqlite3.Connection, seq: int, before: int) -> list[RetrievalStep]:
-    """Returns those of a run's first `before` steps of which it is unknown what was read."""
-    statement = f"SELECT {', '.join(STEP_COLUMNS)} FROM steps WHERE run = ? AND idx < ? AND instr(body, ?)"
-    rows = connection.execute(statement, (seq, before, DELIVERED)).fetchall()
-    found = [(row, json.loads(row["body"])) for row in rows]
-    texts = texts_of(connection, [body for _, body in found])
-    steps = [step_of(row, body, "", texts) for row, body in found]
-    return [step for step in steps if step.metadata.get(DELIVERED) == UNKNOWN]
-
-
-def step_to_amend(
-    columns: Sequence[Any], run_id: str, texts: dict[bytes, str]
-) -> tuple[RetrievalStep, PassageTable]:
-    """Returns a stored step, with passages that stand for those of the row, and the table that knows which they are."""
-    row = dict(zip(STEP_COLUMNS, columns, strict=True))
-    body: Data = json.loads(row["body"])
-    passages = passages_in(body, {})
-    table = PassageTable(texts, body.get("items", ()), passages)
-    return _step_of(row, body, run_id, passages), table
-
-
-def _step_of(row: Row | Data, body: Data, run_id: str, passages: Sequence[Passage]) -> RetrievalStep:
-    values = step_values(body, passages, _STEP_BODY)
+def step_of(row: Row | Data, body: Data, run_id: str, passages: Sequence[Passage]) -> RetrievalStep:
+    """Returns the step of a row; `passages` are the distinct ones of the row."""
+    if isinstance((advice := body.get("advice", {})).get("usage"), str):  # schema 4 wrote it as in a column
+        body = body | {"advice": advice | {"usage": row_values(usage_of(advice["usage"]))}}
+    values = of_row(RetrievalStep, body, _STEP_BODY, passages)
     values.setdefault("candidates", list(values["passages"]))
     return RetrievalStep(
         row["id"], run_id, row["idx"], row["turn"], query=row["query"], started_ns=row["started_ns"],
@@ -130,11 +121,42 @@ def _step_of(row: Row | Data, body: Data, run_id: str, passages: Sequence[Passag
     )  # fmt: skip
 
 
-def step_values(body: Data, passages: Sequence[Passage], names: Iterable[str]) -> Data:
-    """Returns the values of the named fields of a step that stand in its body."""
-    if isinstance((advice := body.get("advice", {})).get("usage"), str):  # schema 4 wrote it as in a column
-        body = body | {"advice": advice | {"usage": row_values(usage_of(advice["usage"]))}}
-    return of_row(RetrievalStep, body, names, passages)
+def unread_steps(connection: sqlite3.Connection, seq: int, before: int) -> list[RetrievalStep]:
+    """Returns those of a run's first `before` steps of which it is unknown what was read."""
+    statement = f"SELECT {', '.join(STEP_COLUMNS)} FROM steps WHERE run = ? AND idx < ? AND instr(body, ?)"
+    rows = connection.execute(statement, (seq, before, DELIVERED)).fetchall()
+    bodies = [json.loads(row["body"]) for row in rows]
+    texts = texts_of(connection, bodies)
+    steps = [step_of(row, body, "", passages_in(body, texts)) for row, body in zip(rows, bodies, strict=True)]
+    return [step for step in steps if step.metadata.get(DELIVERED) == UNKNOWN]
+
+
+def step_to_amend(
+    columns: Sequence[Any], run_id: str, texts: dict[bytes, str]
+) -> tuple[RetrievalStep, PassageTable]:
+    """Returns a stored step, with passages that stand for those of the row, and the table that knows which they are."""
+    row, body = _by_name(columns)
+    passages = passages_in(body, {})
+    table = PassageTable(texts, body.get("items", ()), passages)
+    return step_of(row, body, run_id, passages), table
+
+
+def comparable_step(columns: Sequence[Any]) -> RetrievalStep:
+    """Returns a step by which rows that an older version wrote are compared with new ones: with digests in place of
+    texts."""
+    row, body = _by_name(columns)
+    return step_of(row, body, "", passages_in(body, own_digests(body)))
+
+
+def own_digests(body: Data) -> dict[str, str]:
+    """Returns the digests of a body as texts, so that its passages differ as their texts do."""
+    return {digest: digest for digest, *_ in body.get("items", ())}
+
+
+def _by_name(columns: Sequence[Any]) -> tuple[Data, Data]:
+    """Returns the values of `STEP_COLUMNS` by their names, and the body among them."""
+    row = dict(zip(STEP_COLUMNS, columns, strict=True))
+    return row, json.loads(row["body"])
 
 
 def passages_in(body: Data, texts: Texts) -> list[Passage]:
@@ -209,7 +231,7 @@ def runs_at(connection: sqlite3.Connection, seqs: Iterable[int], *, texts: bool 
     runs = {row["seq"]: run_of(row, body, known) for row, body in heads}
     for row, body in steps:
         run = runs[row["run"]]
-        run.steps.append(step_of(row, body, run.id, known))
+        run.steps.append(step_of(row, body, run.id, passages_in(body, known)))
     if has_causes(connection):
         for seq, cause in chunks(connection, "SELECT run, cause FROM causes WHERE run IN ({})", runs):
             runs[seq].cause = cause if cause in CAUSES else ""

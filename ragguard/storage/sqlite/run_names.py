@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from ragguard.storage.sqlite.layout import storable
 
@@ -18,15 +17,6 @@ CALLER, THREAD, INVOCATION = "caller", "thread", "part"
 _LATEST = f"SELECT coalesce(max(part), 0) FROM names WHERE run = runs.seq AND kind = '{INVOCATION}'"
 LATEST_INVOCATION = f"({_LATEST}) AS invocations"
 """The SQL column of a run's row: the number of the latest invocation that resumed the run, 0 where none did."""
-
-
-class FoundInvocation(NamedTuple):
-    """The run that an invocation belongs to, and what the run had before the invocation."""
-
-    seq: int
-    number: int
-    steps_before: int
-    turns_before: int
 
 
 def find_runs(db: sqlite3.Connection, name: str) -> list[int]:
@@ -48,15 +38,16 @@ def waiting_run(db: sqlite3.Connection, thread: str) -> int | None:
     return seq
 
 
-def find_invocation(db: sqlite3.Connection, id: str) -> FoundInvocation | None:
-    """Returns what was captured under this id: a run's first invocation, or one that resumed a run."""
+def find_invocation(db: sqlite3.Connection, id: str) -> sqlite3.Row | None:
+    """Returns what was captured under this id, a run's first invocation or one that resumed a run: the `seq` of the
+    run, the number of the invocation, and how many steps and turns the run had before it."""
     # Most runs are new: a query of few columns is the quicker one where it finds nothing.
-    row = db.execute(
+    row: sqlite3.Row | None = db.execute(
         "SELECT seq, 0, 0, 0 FROM runs WHERE id = ?1 UNION ALL "
         f"SELECT run, part, steps, turns FROM names WHERE name = ?1 AND kind = '{INVOCATION}'",
         (storable(id),),
     ).fetchone()
-    return None if row is None else FoundInvocation(*row)
+    return row
 
 
 def resume(db: sqlite3.Connection, seq: int, id: str) -> None:

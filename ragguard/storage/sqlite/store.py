@@ -27,9 +27,10 @@ from ragguard.storage.sqlite.layout import storable
 from ragguard.storage.sqlite.ledger import Claim, Left, ScoringOutcome
 from ragguard.storage.sqlite.passages import PassageTable
 from ragguard.storage.sqlite.reader import StoreReader
+from ragguard.storage.sqlite.rows import EventBatch
 from ragguard.storage.sqlite.run_names import find_run, find_runs
 from ragguard.storage.sqlite.score_rows import add_costs, insert_scores
-from ragguard.storage.sqlite.writing import EventBatch, Writing
+from ragguard.storage.sqlite.writing import Writing
 from ragguard.text.plain import plain_metadata
 from ragguard.text.secret_filter import logger
 
@@ -218,11 +219,7 @@ class Store(StoreReader):
             if seq is not None:
                 ledger.change_body(db, seq, {"metadata": plain_metadata(metadata)})
             if seq is not None and due:
-                db.execute(
-                    "UPDATE runs SET revision = revision + 1, attempts = 0, owner = ?1, due_ns = ?2, queued_ns = ?2 "
-                    "WHERE seq = ?3 AND status <> 'open'",
-                    (self._owner, now_ns(), seq),
-                )
+                ledger.make_due(db, self._owner, seq)
         self.count("runs_noted", seq is not None)
         return seq is not None
 
@@ -253,10 +250,7 @@ class Store(StoreReader):
     def retry_now(self) -> None:
         """Makes the runs that wait for another attempt due at once, as the engine answers again."""
         with self._transaction() as db:
-            db.execute(
-                "UPDATE runs SET due_ns = ?1 WHERE owner = ?2 AND due_ns > ?1 AND attempts > 0",
-                (now_ns(), self._owner),
-            )
+            ledger.retry_now(db, self._owner)
 
     def release(self, run_id: str) -> None:
         """Releases a claimed run without a result."""
@@ -300,13 +294,8 @@ class Store(StoreReader):
 
     def keep_unscored(self, claim: Claim, *, emit: bool) -> None:
         """Marks a run as not to be scored now; later it can be. With `emit` it is still delivered to the sinks."""
-        emit_after = ledger.UNSENT if emit else "emit_after"
         with self._transaction() as db:
-            db.execute(
-                f"UPDATE runs SET due_ns = NULL, emit_after = {emit_after} WHERE seq = ? AND revision = ?",
-                (claim.seq, claim.revision),
-            )
-            ledger.let_go(db, claim.seq)
+            ledger.keep_unscored(db, claim, emit=emit)
         self.count("runs_unscored")
 
     def emitted(self, run_id: str) -> None:

@@ -14,13 +14,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from ragguard.capture.events import CALLER_ID, EarlierStepsRead, RunEnded, RunNames, RunStarted, StepAmended
 from ragguard.errors import InvalidInput
-from ragguard.records import FEEDBACK, RetrievalStep, Run
+from ragguard.records import FEEDBACK, Run
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.threads import TimeSlice
@@ -31,10 +31,12 @@ from ragguard.storage.sqlite.passages import PassageTable, change_uses, digests_
 from ragguard.storage.sqlite.rows import (
     RUN_BODY,
     STEP_COLUMNS,
+    EventRow,
     StepRow,
+    comparable_step,
     merged,
+    own_digests,
     run_values,
-    step_of,
     step_row,
     step_to_amend,
     unread_steps,
@@ -49,9 +51,6 @@ from ragguard.storage.sqlite.run_names import (
     resume,
     waiting_run,
 )
-
-EventRow: TypeAlias = RunStarted | StepRow | StepAmended | EarlierStepsRead | RunEnded
-"""An event on its way into the tables. Steps are rows already, without their passages as records."""
 
 _NOT_THERE = (
     "resume: no run {!r} is in this store, so one begins here. To go on with one, take the id that it was given, or "
@@ -80,14 +79,6 @@ _END_BODY: Final = tuple(one.name for one in fields(RunEnded) if one.name in RUN
 
 
 @dataclass(slots=True)
-class EventBatch:
-    """Captured events as rows, with the texts that they need under their digests."""
-
-    rows: list[EventRow] = field(default_factory=list)
-    texts: dict[bytes, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class RunRow:
     """A row of the table `runs` that this transaction has made or changes, with the steps that it adds."""
 
@@ -108,7 +99,7 @@ class RunRow:
         body: Data = json.loads(dump(self.body))
         body.get("metadata", {}).pop(FEEDBACK, None)
         names = ("name", "question", "answer", "status", "started_ns", "ended_ns")
-        return run_values(body, _own_digests(body)), *(self.columns[name] for name in names)
+        return run_values(body, own_digests(body)), *(self.columns[name] for name in names)
 
 
 class StoredInvocation(NamedTuple):
@@ -368,9 +359,9 @@ class Writing:
         steps = {storable(step.id): step_row(step, PassageTable(self.texts)) for step in run.steps}
         stored = self._db.execute(f"{_READ_STEPS} ORDER BY idx, seq", (row.columns["seq"],)).fetchall()
         there = [*map(tuple, stored), *(step.columns for step in row.steps.values())]
-        given = [step.columns for step in steps.values()]
-        if there == given or (
-            len(there) == len(given) and [*map(_record_of, there)] == [*map(_record_of, given)]
+        new = [step.columns for step in steps.values()]
+        if there == new or (
+            len(there) == len(new) and [*map(comparable_step, there)] == [*map(comparable_step, new)]
         ):
             return False
         for one in stored:
@@ -401,16 +392,3 @@ class Writing:
         self._db.executemany(_WRITE_RUN, runs)
         self._db.executemany(_WRITE_STEP, steps)
         add_names(self._db, names)
-
-
-def _record_of(columns: Sequence[Any]) -> RetrievalStep:
-    """Returns a step of the table by which rows that an older version wrote are compared with new ones: with digests in
-    place of texts."""
-    row = dict(zip(STEP_COLUMNS, columns, strict=True))
-    body: Data = json.loads(row["body"])
-    return step_of(row, body, "", _own_digests(body))
-
-
-def _own_digests(body: Data) -> dict[str, str]:
-    """Returns the digests of a body as texts, so that its passages differ as their texts do."""
-    return {digest: digest for digest, *_ in body.get("items", ())}
