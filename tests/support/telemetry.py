@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from support.otlp_receiver import Received, Span
 
-from ragguard.facts.explanation import explain
 from ragguard.facts.leads import with_leads
+from ragguard.facts.run_view import RunView
 from ragguard.records import Run, Score
 from ragguard.telemetry.attributes import Writer
 from ragguard.telemetry.values import Content
@@ -93,7 +93,7 @@ def assert_told(received: Received, run: Run, scores: Sequence[Score], *, foreig
             assert own.links == [contexts[one] for one in earlier]
             assert own.about_links == [WRITER.lead(step, one).values for one in earlier]
         assert run.ended_ns <= span.start <= span.end
-        expected = WRITER.evaluation(mine, run.id, step, None if step else explain(run, scores))
+        expected = WRITER.evaluation(mine, RunView(run, scores), step)
         assert evaluation_of(span.attributes) == evaluation_of(expected.values)
         told = sorted((WRITER.event(score)[1] for score in mine if score.level != "passage"), key=_name)
         assert sorted((values for _, values in span.events), key=_name) == told
