@@ -11,13 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.commands import ragguard
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
-from typer.testing import CliRunner
 
-import ragguard
 from ragguard import Passage, RagGuard, RetrievalStep, Run, Score
-from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
 from ragguard.records import Decision, Dropped, Failure, SubStep, TraceContext, new_id
 from ragguard.schema import checked_run
@@ -108,10 +106,10 @@ async def test_a_wrong_score_is_a_failure_of_its_scorer_alone(gives, tmp_path):
     assert failure.scorer == "mine"
     rg.close()
     assert {json.loads(line).get("name") for line in lines.read_text().splitlines()} >= {"utility", "udcg"}
-    assert CliRunner().invoke(app, ["report", str(tmp_path / "s.db")]).exit_code == 0
+    ragguard("report", tmp_path / "s.db", code=0)
 
 
-PACKAGE = Path(ragguard.__file__).parent
+PACKAGE = Path(__file__).parents[1] / "ragguard"
 ADDED = {
     '    """The retriever\'s own score, in the retriever\'s own unit."""\n': '    language: str = ""\n',
     '    """The latest advice that was given after the step."""\n': "    cost: float | None = None\n",

@@ -88,7 +88,7 @@ def test_json_has_the_explanation_of_each_run_and_the_scores_of_one(scored):
         {"hop": hop, "rank": rank} for hop, rank in sorted(explanations[misled].sources)
     ]
     assert {"answer_correct", "utility"} <= {score["name"] for score in one["scores"]}
-    assert ragguard("report", store, "--json", "--html", "x.html").exit_code == 2
+    ragguard("report", store, "--json", "--html", "x.html", code=2)
 
 
 def test_the_source_of_a_wrong_answer_is_marked_whatever_its_utility(scored):

@@ -33,7 +33,7 @@ def test_later_runs_of_a_store_are_compared_with_its_baseline(tmp_path):
     assert "The baseline main is of 20" in done.output
     assert "40 runs, documents " in done.output
     assert "Worse on 40 questions" in done.output
-    assert ragguard("baseline", store, "next").exit_code == 0
+    ragguard("baseline", store, "next", code=0)
     assert [line.split()[0] for line in ragguard("baseline", store).output.splitlines()] == ["main", "next"]
 
 
@@ -80,7 +80,7 @@ def test_baselines_that_are_not_there_any_more(tmp_path):
     said = ragguard("compare", store, other, "--baseline", "main").output
     assert "1 of the 40 runs of the baseline main were deleted" in " ".join(said.split())
     assert "letters, digits" in ragguard("baseline", store, "a b").output
-    assert ragguard("baseline", tmp_path / "none.db", "main").exit_code == 2
+    ragguard("baseline", tmp_path / "none.db", "main", code=2)
     assert not (tmp_path / "none.db").exists()
 
 

@@ -1,11 +1,10 @@
 """What readers of scores say of a model that failed its examination, and that RAGGUARD_EXAM=off silences all of it."""
 
 import pytest
+from support.commands import ragguard
 from support.examinee import examinee
-from typer.testing import CliRunner
 
 from ragguard import RagGuard
-from ragguard.cli.app import app
 from ragguard.engines.prompts import load_prompts
 from ragguard.scorers.exam.record import ExamRecord, keep_record, record_file
 
@@ -35,7 +34,7 @@ def test_readers_heed_examinations_unless_they_are_switched_off(stores, tmp_path
     is_heeded = switch != "off"
 
     def text_of(*line):
-        done = CliRunner().invoke(app, line)
+        done = ragguard(*line)
         return done.exit_code, " ".join(done.output.split())
 
     assert (FAILED in text_of("report", "before.db")[1]) == is_heeded

@@ -4,10 +4,10 @@ import re
 import sys
 
 import pytest
-from typer.testing import CliRunner
+from support.commands import ragguard
 
 from ragguard import RagGuard
-from ragguard.cli.app import COMMANDS, app, function_of
+from ragguard.cli.app import COMMANDS, function_of
 
 NOTHING_DONE = {
     "try": "try nowhere Who?",
@@ -43,8 +43,7 @@ def test_each_command_has_a_line_here():
 
 @pytest.mark.parametrize("command", NOTHING_DONE)
 def test_what_cannot_be_done_ends_with_2_and_a_sentence(command):
-    done = CliRunner().invoke(app, NOTHING_DONE[command].split())
-    assert done.exit_code == 2, done.output
+    done = ragguard(*NOTHING_DONE[command].split(), code=2)
     assert "Traceback" not in done.output
     assert len(done.output.split()) > 3
 
@@ -57,7 +56,7 @@ def test_help_names_0_and_2(command):
 
 
 def test_server_that_does_not_answer_ends_doctor_with_1():
-    assert CliRunner().invoke(app, ["doctor", "http://127.0.0.1:9/v1"]).exit_code == 1
+    ragguard("doctor", "http://127.0.0.1:9/v1", code=1)
 
 
 @pytest.mark.parametrize(("package", "line", "extra"), [
@@ -74,6 +73,5 @@ def test_missing_package_is_named_at_once(tmp_path, monkeypatch, package, line, 
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
-    done = CliRunner().invoke(app, line.split())
-    assert done.exit_code == 2, done.output
+    done = ragguard(*line.split(), code=2)
     assert f"[{extra}]" in "".join(done.output.split()), done.output

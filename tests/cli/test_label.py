@@ -66,7 +66,7 @@ def test_validate_shows_the_judge_beside_people_and_the_corrected_means(sheet):
     folder, right = sheet
     fill_in(folder / "labels.jsonl", right)
     words = ("validate", folder / "a.db", "--labels", folder / "labels.jsonl", "--json", folder / "out.json")
-    assert ragguard(*words).exit_code == 0
+    ragguard(*words, code=0)
     beside, means = json.loads((folder / "out.json").read_text())
     together, ann = beside["rows"]
     assert together[1:3] == ["all together", 40]
@@ -115,13 +115,13 @@ def test_grades_are_asked_as_digits_and_correct_the_report_the_tables_and_the_ga
         "grade"
     ]
     assert mean["low"] < right.mean() < mean["high"] < mean["raw"]
-    assert ragguard("validate", store, "--labels", labels, "--json", tmp_path / "v.json").exit_code == 0
+    ragguard("validate", store, "--labels", labels, "--json", tmp_path / "v.json", code=0)
     kind, _, count, precision, recall, kappa, _ = json.loads((tmp_path / "v.json").read_text())[0]["rows"][0]
     assert (kind, count, recall) == ("grade", 60, 1.0)
     assert precision < 1
     assert 0 < kappa < 1
     gate = ("compare", store, store, "--labels", labels, "--corrected", "--fail-if", "grade < -0.5")
-    assert ragguard(*gate).exit_code == 0
+    ragguard(*gate, code=0)
     labels.write_text(labels.read_text().replace('"label": 5', '"label": 6'))
     assert "a `label` from 1 to 5" in ragguard("report", store, "--labels", labels).output
 
@@ -134,7 +134,7 @@ def test_labels_of_a_model_are_refused_unless_called_so(sheet):
     assert 'say "model": true where a model gave the label' in refused.output
     text = (folder / "labels.jsonl").read_text().replace('"label":', '"model": true, "label":')
     (folder / "labels.jsonl").write_text(text)
-    assert ragguard(*report).exit_code == 0
+    ragguard(*report, code=0)
 
 
 def test_gate_on_corrected_numbers(tmp_path):
@@ -242,4 +242,4 @@ def test_page_asks_by_keyboard_goes_on_and_saves_lines_that_are_read(tmp_path):
     assert [label.value for label in labels] == [1, 0, 0] + [1] * 9
     assert {label.by for label in labels} == {"ann"}
     assert json.loads(saved.read_text().splitlines()[0])["text"] == first
-    assert ragguard("report", tmp_path / "a.db", "--labels", saved).exit_code == 0
+    ragguard("report", tmp_path / "a.db", "--labels", saved, code=0)

@@ -7,11 +7,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from support.commands import ragguard
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer, Reply
-from typer.testing import CliRunner
 
-from ragguard.cli.app import app
 from ragguard.engines.connect import open_engine
 
 _ROOT = Path(__file__).parents[2]
@@ -81,7 +80,7 @@ def test_page_shows_the_key_and_the_address_of_the_servers_that_most_have():
 
 
 def test_help_of_doctor_shows_keys_and_the_commands_of_the_page():
-    shown = CliRunner().invoke(app, ["doctor", "--help"]).output
+    shown = ragguard("doctor", "--help").output
     named = re.findall(r"^ +ragguard doctor \"?(https?://[^\s\"]+)", shown, re.MULTILINE)
     assert len(named) == 3
     assert set(named) <= set(COMMANDS)

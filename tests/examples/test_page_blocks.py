@@ -10,14 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.commands import ragguard
 from support.fake_model import FakeModel
 from support.misbehaving_server import Reply, serving
 from support.page_blocks import PAGES, ROOT, RUN, blocks_of, extras_of, installed_with, modules_of
 from support.warm_python import run_python
-from typer.testing import CliRunner
 
 from ragguard import world
-from ragguard.cli.app import app
 from ragguard.storage.files.runfile import write_runs
 
 pytestmark = pytest.mark.slow
@@ -85,7 +84,7 @@ def run_command(line, *, with_servers):
     other = OTHERS.search(line)
     model = "DEPLOYMENT" if "/deployments/" in line else other and other[2]
     with serving(answers_as_others_do(model)) as url:
-        done = CliRunner().invoke(app, [OTHERS.sub(url.removesuffix("/v1"), word) for word in words])
+        done = ragguard(*(OTHERS.sub(url.removesuffix("/v1"), word) for word in words))
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -105,14 +104,11 @@ def files(tmp_path_factory):
             for run in (world.make_run(case, junk=junk) for case in cases[:6]):
                 texts = json.dumps([passage.text for passage in run.steps[0].passages])
                 rows.writerow([run.question, texts, run.answer or "", (run.references or [""])[0]])
-    done = CliRunner().invoke(
-        app, ["score", f"{folder}/runs.jsonl", "--store", f"{folder}/ragguard.db", "-e", "nano"]
-    )
-    assert done.exit_code == 0, done.output
+    done = ragguard("score", f"{folder}/runs.jsonl", "--store", f"{folder}/ragguard.db", "-e", "nano", code=0)
     shutil.copytree(ROOT / "examples", folder / "examples")
     shutil.copy(ROOT / "examples" / "graded_runs.jsonl", folder)
-    label = ["label", f"{folder}/ragguard.db", "--by", "ann", "--out", f"{folder}/labels.jsonl"]
-    done = CliRunner().invoke(app, label, input="ynynn" * 6)
+    labels = folder / "labels.jsonl"
+    done = ragguard("label", folder / "ragguard.db", "--by", "ann", "--out", labels, input="ynynn" * 6)
     assert "30 labels by ann" in done.output
     prompts = next(block for block in blocks_of(ROOT / "docs/how-to/prompts.md") if block.language == "toml")
     (folder / "ours.toml").write_text(prompts.text)

@@ -7,11 +7,10 @@ from contextlib import closing
 
 import pytest
 from scipy.stats import binomtest
-from typer.testing import CliRunner
+from support.commands import ragguard
 
 from ragguard.analysis.cause_tables import cause_changes, count_tables, two_sided
 from ragguard.analysis.gate_check import check
-from ragguard.cli.app import app
 from ragguard.errors import UnknownName
 from ragguard.facts.causes import CAUSES, URGENCY, CauseCounts, note_of
 from ragguard.facts.run_view import RunView
@@ -142,15 +141,15 @@ def test_a_run_of_a_score_file_is_not_said_to_have_read_nothing():
 
 
 def test_report_begins_with_the_causes_and_lists_the_runs_of_one(store):
-    printed = CliRunner().invoke(app, ["report", str(store)]).output
+    printed = ragguard("report", store).output
     assert printed.startswith("6 runs: 1 right, 1 not found, 2 misled (by 1 document)")
-    found = json.loads(CliRunner().invoke(app, ["report", str(store), "--json"]).stdout)
+    found = json.loads(ragguard("report", store, "--json").stdout)
     assert found["causes"]["causes"] == {
         "right": 1, "not_found": 1, "misled": 2, "contested": 1, "unjudged": 1,
     }  # fmt: skip
-    misled = json.loads(CliRunner().invoke(app, ["report", str(store), "--json", "--cause", "misled"]).stdout)
+    misled = json.loads(ragguard("report", store, "--json", "--cause", "misled").stdout)
     assert [one["id"] for one in misled["runs"]] == ["b", "c"]
-    wrong = CliRunner().invoke(app, ["report", str(store), "--cause", "mislead"])
+    wrong = ragguard("report", store, "--cause", "mislead")
     assert (wrong.exit_code, "--cause" in wrong.stderr) == (2, True)
 
 

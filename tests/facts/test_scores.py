@@ -6,10 +6,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
+from support.commands import ragguard
 
 from ragguard.analysis.page import detail, summary
-from ragguard.cli.app import app
 from ragguard.facts.run_view import RunView
 from ragguard.facts.scores import CountedScores, that_count
 from ragguard.lab.labels.items import latest
@@ -81,11 +80,11 @@ def test_a_run_that_two_judges_scored_says_so_in_the_terminal_on_the_page_and_in
         "utility scored this run in 2 ways; its numbers here are by first (1-first), since it judged 3 passages and "
         "steps and a newer one 2, not by second (1-second)"
     )
-    printed = CliRunner().invoke(app, ["report", str(path), "--run", "r"], env={"COLUMNS": "300"}).stdout
+    printed = ragguard("report", path, "--run", "r", env={"COLUMNS": "300"}).stdout
     assert said in printed
     assert "misleads" in printed
     assert "helps" not in printed
-    in_json = json.loads(CliRunner().invoke(app, ["report", str(path), "--run", "r", "--json"]).stdout)
+    in_json = json.loads(ragguard("report", path, "--run", "r", "--json").stdout)
     assert in_json["remarks"] == [said]
     store = Store(path)
     (overview,) = store.overviews()

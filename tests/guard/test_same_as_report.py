@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from typer.testing import CliRunner
+from support.commands import ragguard
 
 from ragguard import DistractorGuard, RagGuard, connect
-from ragguard.cli.app import app
 from ragguard.engines.prompts import load_prompts
 from ragguard.storage.sqlite.reader import StoreReader
 from studies.hard_world import hard_cases
@@ -49,7 +48,7 @@ async def test_the_report_calls_misleading_what_the_guard_would_drop(tmp_path, r
         assert [scores[place] for place in range(1, PASSAGES + 1)] == pytest.approx(
             utilities, abs=1e-5
         )  # by batch
-        report = CliRunner().invoke(app, ["report", str(store), "--run", run_id], env={"COLUMNS": "140"})
+        report = ragguard("report", store, "--run", run_id, env={"COLUMNS": "140"})
         verdicts = {int(place): verdict for place, verdict in _ROW.findall(report.output)}
         assert len(verdicts) == PASSAGES, report.output
         assert {place for place, verdict in verdicts.items() if verdict == "misleads"} == dropped

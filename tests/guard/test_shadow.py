@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from typer.testing import CliRunner
+from support.commands import ragguard
 
 from ragguard import DistractorGuard, Passage, RagGuard
-from ragguard.cli.app import app
 from ragguard.guard import TopUtility
 from ragguard.storage.sqlite.reader import StoreReader
 
@@ -66,7 +65,7 @@ def test_health_counts_decisions_in_shadow():
 
 def test_report_says_what_a_guard_in_shadow_would_have_dropped_and_what_that_means(captured):
     path, run_id, decision = captured
-    shown = " ".join(CliRunner().invoke(app, ["report", str(path)]).output.split())
+    shown = " ".join(ragguard("report", path).output.split())
     assert "would have dropped 2 of 3 passages at 1 step" in shown
     scored = {
         score.position: score.value
@@ -81,7 +80,7 @@ def test_report_says_what_a_guard_in_shadow_would_have_dropped_and_what_that_mea
 
 def test_hops_of_a_run_name_the_ranks_that_would_go(captured):
     path, run_id, _ = captured
-    shown = CliRunner().invoke(app, ["report", str(path), "--run", run_id]).output
+    shown = ragguard("report", path, "--run", run_id).output
     assert "the guard, in shadow, would drop passages 2, 3" in shown
 
 
@@ -92,7 +91,7 @@ def test_report_names_the_run_in_which_a_helpful_passage_would_have_gone(tmp_pat
             run.retrieved(QUESTION, PASSAGES)
             guard(policies=[DropFirst()]).prune(QUESTION, PASSAGES)
         assert rg.flush()
-    shown = " ".join(CliRunner().invoke(app, ["report", str(path)]).output.split())
+    shown = " ".join(ragguard("report", path).output.split())
     assert "and 1 helps: look at" in shown
     assert run.id in shown
 

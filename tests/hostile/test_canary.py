@@ -14,11 +14,10 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from support.commands import ragguard
 from support.misbehaving_server import Reply, serving
-from typer.testing import CliRunner
 
 from ragguard import DistractorGuard, Passage, RagGuard, connect
-from ragguard.cli.app import app
 from ragguard.records import RetrievalStep, Run
 from ragguard.storage.files.runfile import write_runs
 from ragguard.telemetry.back_ends import PhoenixSink
@@ -142,12 +141,12 @@ def outputs_of(url, folder, spans):
     write_runs([a_run(number) for number in range(len(FORMS))], folder / "runs.jsonl")
     commands = {
         "doctor": ["doctor", url],
-        "score": ["score", str(folder / "runs.jsonl"), "--engine", url, "--store", str(folder / "cli.db")],
+        "score": ["score", folder / "runs.jsonl", "--engine", url, "--store", folder / "cli.db"],
         "terminal": ["report", str(folder / "s.db")],
         "one run": ["report", str(folder / "s.db"), "--run", runs[0].id],
         "page": ["report", str(folder / "s.db"), "--html", str(folder / "page.html")],
     }
     for name, arguments in commands.items():
-        result = CliRunner().invoke(app, arguments)
+        result = ragguard(*arguments)
         outputs[name] = result.output + repr(result.exception)
     return outputs

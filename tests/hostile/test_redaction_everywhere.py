@@ -19,12 +19,11 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from support.commands import ragguard
 from support.scripted_engine import ScriptedEngine
-from typer.testing import CliRunner
 
 from ragguard import Passage, RagGuard
 from ragguard.capture.events import StepEnded
-from ragguard.cli.app import app
 from ragguard.errors import EngineRejected
 from ragguard.records import Decision, Dropped, FieldRule, RetrievalStep, Run, SubStep
 from ragguard.runtime.faults import Faults
@@ -70,11 +69,10 @@ class Shop:
         self.rg.flush(timeout=20)
         self.rg.close()
         store = str(self.folder / "s.db")
-        report = CliRunner().invoke(app, ["report", store, "--html", str(self.folder / "page.html")])
-        assert report.exit_code == 0, report.output
+        ragguard("report", store, "--html", self.folder / "page.html", code=0)
         told = [path.read_bytes().decode("utf-8", "replace") for path in self.folder.iterdir()]
         told += [span.to_json() for span in self.spans.get_finished_spans()]
-        told += [CliRunner().invoke(app, ["report", store]).output]
+        told += [ragguard("report", store).output]
         return "\n".join(told)
 
 

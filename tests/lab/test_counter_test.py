@@ -3,11 +3,10 @@
 from contextlib import closing
 
 import pytest
+from support.commands import ragguard
 from support.reader import FALSE, FIRM, FOUNDER, FOUNDER_QUERY, NOISE, QUESTION, reader
-from typer.testing import CliRunner
 
 from ragguard import world
-from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
 from ragguard.facts.run_view import RunView
 from ragguard.lab.counter_test import counter_test
@@ -98,14 +97,13 @@ def test_the_command_marks_a_confirmed_cause_in_the_store(tmp_path):
             store.add_scored([ScoredRun(run, scores)])
         ids = store.run_ids()
     for id in ids:
-        done = CliRunner().invoke(app, ["try-again", str(path), id, "--engine", "nano"])
+        done = ragguard("try-again", path, id, "--engine", "nano")
         assert done.exit_code in (0, 1, 2), done.output
         assert ("Not tested" in done.output) is (done.exit_code == 2)
         confirmed += done.exit_code == 0
-        shown = CliRunner().invoke(app, ["report", str(path), "--run", id]).output
+        shown = ragguard("report", path, "--run", id).output
         assert ("The cause is confirmed" in shown) is (done.exit_code == 0)
     with closing(Store(path)) as store:
         assert sum(run.metadata.get(CONFIRMED) == "contested" for run in store.runs()) == confirmed >= 1
-    missing = CliRunner().invoke(app, ["try-again", str(tmp_path / "none.db"), "x"])
-    assert missing.exit_code == 2
+    ragguard("try-again", tmp_path / "none.db", "x", code=2)
     assert not (tmp_path / "none.db").exists()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from typer.testing import CliRunner
+from support.commands import ragguard
 
 from ragguard import world, write_runs
-from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
 from ragguard_ray import RayActors
 
@@ -23,10 +22,7 @@ def some_ray(monkeypatch):
 
 def test_without_ray_one_sentence_says_how_to_get_it(no_ray, tmp_path):
     write_runs((world.make_run(case) for case in world.cases(2)), tmp_path / "runs.jsonl")
-    done = CliRunner().invoke(
-        app, ["score", str(tmp_path / "runs.jsonl"), "--on", "ray", "--out", str(tmp_path / "out")]
-    )
-    assert done.exit_code == 2
+    done = ragguard("score", tmp_path / "runs.jsonl", "--on", "ray", "--out", tmp_path / "out", code=2)
     assert (
         done.output == "ragguard score: scoring on a Ray cluster needs ray: pip install './ragguard[ray]'\n"
     )

@@ -9,11 +9,10 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from support.commands import ragguard
 from support.polling import eventually
 from support.traced import documents
-from typer.testing import CliRunner
 
-from ragguard.cli.app import app
 from ragguard.lab.labels.label_file import read_label_file
 
 pytestmark = pytest.mark.phoenix
@@ -71,10 +70,8 @@ def annotated(phoenix):
     return phoenix.replace("http", "phoenix") + "/people"
 
 
-def ragguard(*words):
-    done = CliRunner().invoke(app, [*words])
-    assert done.exit_code == 0, done.output
-    return done.output
+def printed(*words):
+    return ragguard(*words, code=0).output
 
 
 def test_thumbs_in_phoenix_correct_the_mean(annotated, tmp_path, monkeypatch):
@@ -82,13 +79,13 @@ def test_thumbs_in_phoenix_correct_the_mean(annotated, tmp_path, monkeypatch):
     (tmp_path / "right.jsonl").write_text(
         "\n".join(json.dumps({"question": question(n), "references": ["Ada Berg"]}) for n in range(TRACES))
     )
-    ragguard("score", annotated, "-e", "nano", "--scorers", "words", "--references", "right.jsonl")
-    said = ragguard("label", "ragguard.db", "--people")
+    printed("score", annotated, "-e", "nano", "--scorers", "words", "--references", "right.jsonl")
+    said = printed("label", "ragguard.db", "--people")
     assert f"{WITH_THUMB} labels by 3 people" in said
     labels = read_label_file("labels.jsonl")
     assert {label.by for label in labels} == {f"person {number}" for number in range(3)}
     assert all(label.at for label in labels)
-    report = json.loads(ragguard("report", "ragguard.db", "--labels", "labels.jsonl", "--json"))
+    report = json.loads(printed("report", "ragguard.db", "--labels", "labels.jsonl", "--json"))
     mean = report["corrected"]["means"]["answer_correct"]
     assert mean["raw"] == pytest.approx(1.0), "the words of each answer are right"
     assert mean["value"] == pytest.approx(0.5, abs=0.1), "people called every second one wrong"

@@ -6,11 +6,10 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from support.commands import ragguard
 from support.polling import eventually
 from support.traced import documents
-from typer.testing import CliRunner
 
-from ragguard.cli.app import app
 from ragguard.storage.sqlite.reader import StoreReader
 
 pytestmark = pytest.mark.phoenix
@@ -45,7 +44,7 @@ def asked(url, what, **params):
 
 def score(url, *options):
     address = url.replace("http", "phoenix") + "/shop"
-    return CliRunner().invoke(app, ["score", address, "-e", "nano", "--scorers", "utility", *options])
+    return ragguard("score", address, "-e", "nano", "--scorers", "utility", *options)
 
 
 def test_the_traces_of_a_project_are_scored_and_their_scores_written_back(project, tmp_path, monkeypatch):
@@ -69,5 +68,5 @@ def test_the_traces_of_a_project_are_scored_and_their_scores_written_back(projec
 def test_what_cannot_be_pulled_is_one_sentence(project, tmp_path, monkeypatch):
     url, _ = project
     monkeypatch.chdir(tmp_path)
-    nowhere = CliRunner().invoke(app, ["score", url.replace("http", "phoenix") + "/nowhere", "-e", "nano"])
+    nowhere = ragguard("score", url.replace("http", "phoenix") + "/nowhere", "-e", "nano")
     assert (nowhere.exit_code, "Is that project in a Phoenix there?" in nowhere.output) == (2, True)

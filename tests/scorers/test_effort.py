@@ -6,11 +6,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from support.commands import ragguard
 
 from docs import generate
 from ragguard import Passage, RagGuard
-from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
 from ragguard.scale import PartJob
 from ragguard.scorers import Belief, Utility
@@ -85,17 +84,15 @@ def test_an_unknown_effort_is_refused_where_it_is_given():
 
 
 def test_a_command_takes_an_effort(tmp_path):
-    runner = CliRunner()
     line = '{"question": "Who founded Corwell Mills?", "steps": [{"query": "q", "passages": [{"text": "A mill."}]}]}\n'
     (tmp_path / "runs.jsonl").write_text(line)
     said = [
-        runner.invoke(
-            app, ["score", str(tmp_path / "runs.jsonl"), "-e", "nano", "--effort", effort, "--dry-run"]
-        )
+        ragguard(
+            "score", tmp_path / "runs.jsonl", "-e", "nano", "--effort", effort, "--dry-run", code=0
+        ).output
         for effort in LEVELS
     ]
-    assert [one.exit_code for one in said] == [0, 0, 0]
-    assert len({one.output for one in said}) == 3
+    assert len(set(said)) == 3
 
 
 @pytest.mark.parametrize("name", [one.name for one in fields(ScoringSettings)])

@@ -12,15 +12,14 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from support.browser import CHROMIUM, chromium
+from support.commands import ragguard
 from support.misbehaving_server import MisbehavingServer, Reply
 from support.polling import eventually
 from support.served import served
 from support.server_process import free_port
 from support.traced import documents, otlp_json, span
-from typer.testing import CliRunner
 
 from ragguard import Passage, RagGuard, RetrievalStep, Run
-from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
 from ragguard.records import ScoredRun
 from ragguard.storage.sqlite.reader import StoreReader
@@ -155,7 +154,7 @@ def test_a_run_that_was_sent_is_known_there_by_all_that_the_application_said_of_
         assert rg.feedback("app-1", "up", "by the application")
         assert rg.flush(60)
         eventually(lambda: run_with(tmp_path, "app-1").metadata["feedback"]["thumb"] == "up", 60)
-    shown = CliRunner().invoke(app, ["report", str(tmp_path / "r.db"), "--run", "app-1"])
+    shown = ragguard("report", tmp_path / "r.db", "--run", "app-1")
     assert (shown.exit_code, "Who?" in shown.output) == (0, True)
     places = [found.trace, *(step.trace for step in found.steps)]
     assert replace(found, trace=None, steps=[replace(step, trace=None) for step in found.steps]) == sent
@@ -292,10 +291,7 @@ def test_nothing_that_was_answered_is_lost_by_a_kill(tmp_path):
 @pytest.mark.parametrize("token", ["", " \r\n"])
 def test_an_address_for_others_needs_a_token(tmp_path, monkeypatch, token):
     monkeypatch.setenv("RAGGUARD_TOKEN", token)
-    refused = CliRunner().invoke(
-        app, ["serve", "--host", "0.0.0.0", "-e", "nano", "-s", str(tmp_path / "r.db")]
-    )
-    assert refused.exit_code == 2
+    refused = ragguard("serve", "--host", "0.0.0.0", "-e", "nano", "-s", tmp_path / "r.db", code=2)
     assert "RAGGUARD_TOKEN" in refused.output
 
 

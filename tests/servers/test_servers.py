@@ -7,10 +7,9 @@ from contextlib import aclosing
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from support.commands import ragguard
 
 from ragguard import RagGuard, world
-from ragguard.cli.app import app
 from ragguard.engines.connect import open_engine
 from ragguard.engines.prompts import load_prompts
 from ragguard.metrics import correlate
@@ -39,7 +38,7 @@ FACTS = {
 def test_doctor_says_what_the_server_shows(request, server, shown):
     scheme, _, fixture = server.rpartition(":")
     address = request.getfixturevalue(fixture)
-    result = CliRunner().invoke(app, ["doctor", f"{scheme}:{address}" if scheme else address])
+    result = ragguard("doctor", f"{scheme}:{address}" if scheme else address)
     for words in shown:
         assert words in result.stdout
     # Neither model follows the prompts for models of ordinary size.
@@ -104,7 +103,7 @@ async def test_llama_cpp_gives_the_probabilities_and_answers_of_the_same_weights
 
 
 def test_transformers_serve_shows_no_probabilities_and_judges_by_typed_questions(transformers_serve):
-    result = CliRunner().invoke(app, ["doctor", transformers_serve])
+    result = ragguard("doctor", transformers_serve)
     for words in (
         "no log-probabilities",
         "answers typed questions, too",
@@ -157,7 +156,6 @@ def test_hop_gets_utility_and_belief_of_transformers_serve(transformers_serve):
 def test_litellm_without_its_key_is_not_ready(litellm, monkeypatch):
     monkeypatch.delenv("RAGGUARD_API_KEY")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    result = CliRunner().invoke(app, ["doctor", litellm])
-    assert result.exit_code == 1
+    result = ragguard("doctor", litellm, code=1)
     assert "not ready" in result.output
     assert "500" in result.output

@@ -10,13 +10,12 @@ import time
 from dataclasses import replace
 
 import pytest
+from support.commands import ragguard
 from support.program import command, environment, run_program
 from support.runs import a_run, a_step, as_events, scores_of
 from support.stored import captured, closed_after, store_scores
-from typer.testing import CliRunner
 
 from ragguard.capture.events import Delivered, RunEnded, StepAmended, StepEnded
-from ragguard.cli.app import app
 from ragguard.errors import Closed, InvalidInput, StoreError
 from ragguard.records import (
     Decision,
@@ -427,8 +426,7 @@ def test_reader_names_the_run_and_the_way_out(path, read):
     ):
         list(read(store))
     store.close()
-    done = CliRunner().invoke(app, ["report", str(path)])
-    assert done.exit_code == 2
+    done = ragguard("report", path, code=2)
     assert "'r1'" in done.output
 
 

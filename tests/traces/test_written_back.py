@@ -4,12 +4,10 @@ import json
 from base64 import b64encode
 from urllib.parse import parse_qs
 
+from support.commands import ragguard
 from support.misbehaving_server import Reply, serving
 from support.otlp_receiver import otlp_receiver
 from support.traced import TRACE, documents, otlp_json, span
-from typer.testing import CliRunner
-
-from ragguard.cli.app import app
 
 ROOT, SEARCH = f"{1:016x}", f"{2:016x}"
 FIELDS = {
@@ -57,7 +55,7 @@ class Langfuse:
 
 def score(*arguments):
     options = ["-e", "nano", "--scorers", "utility", "--write-back"]
-    return CliRunner().invoke(app, ["score", *arguments, *options])
+    return ragguard("score", *arguments, *options)
 
 
 def test_a_project_of_langfuse_is_scored_and_its_scores_go_back_once(tmp_path, monkeypatch):

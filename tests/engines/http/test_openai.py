@@ -6,13 +6,12 @@ from contextlib import aclosing
 
 import numpy as np
 import pytest
+from support.commands import ragguard
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer, Reply, engine_on, serving
 from support.providers import KEY, PROVIDERS
-from typer.testing import CliRunner
 
 from ragguard import RagGuard
-from ragguard.cli.app import app
 from ragguard.engines.base import Message, Prompt, Span
 from ragguard.engines.http.chat import named
 from ragguard.engines.http.server import OpenAIEngine
@@ -221,8 +220,7 @@ def provider(request, monkeypatch):
 
 def test_doctor_says_how_exact_the_server_is(provider):
     found, address, asked = provider
-    result = CliRunner().invoke(app, ["doctor", address])
-    assert result.exit_code == 0, result.output
+    result = ragguard("doctor", address, code=0)
     last = result.stdout.splitlines()[-1]
     assert last.startswith("ready: exact" if found.exact else "ready: estimated"), result.output
     assert len(asked) < 400  # 961 and more where each label costs a request a sample

@@ -6,10 +6,9 @@ import asyncio
 from contextlib import aclosing
 
 import pytest
+from support.commands import ragguard
 from support.misbehaving_server import MisbehavingServer, Reply, serving
-from typer.testing import CliRunner
 
-from ragguard.cli.app import app
 from ragguard.engines.http.http_client import MOST_BYTES, HttpClient
 from ragguard.errors import EngineOverloaded, EngineProtocolError, EngineRejected
 
@@ -123,7 +122,7 @@ BAD_ANSWERS = {
 def doctor(handle):
     """Returns the last line of `ragguard doctor` about a server, which is not ready."""
     with serving(handle) as url:
-        result = CliRunner().invoke(app, ["doctor", url])
+        result = ragguard("doctor", url)
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit)
     assert "not ready" in result.output
@@ -159,6 +158,6 @@ def test_refusal_in_openais_words_is_not_doubted():
 def test_answer_of_another_model_is_said_once(caplog, answering, said):
     answer = Reply(ANSWER | {"model": answering})
     with serving(lambda request: MODELS if request.path.endswith("/models") else answer) as url:
-        CliRunner().invoke(app, ["doctor", url])
+        ragguard("doctor", url)
     told = f"{url} was asked for m and says that {answering} answers"
     assert sum(told in record.getMessage() for record in caplog.records) == said

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
+from support.commands import ragguard
 from support.misbehaving_server import MisbehavingServer, Reply, serving
 from support.rerank_server import FORMS, RerankServer, score
 from support.scripted_engine import ScriptedEngine
-from typer.testing import CliRunner
 
 from ragguard import DistractorGuard, Passage, RagGuard
-from ragguard.cli.app import app
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
@@ -208,9 +207,7 @@ async def test_a_server_that_ranks_nothing_is_one_sentence_with_the_way_out():
 
 def test_doctor_says_what_a_reranker_is_for_and_examines_it():
     with serving(RerankServer("tei").handle) as url:
-        looked = CliRunner().invoke(app, ["doctor", f"rerank:{url}"])
-        assert looked.exit_code == 0, looked.output
+        looked = ragguard("doctor", f"rerank:{url}", code=0)
         assert looked.stdout.splitlines()[-1].startswith("ready as a judge of relevance")
-        shown = CliRunner().invoke(app, ["doctor", f"rerank:{url}", "--exam"])
-        assert shown.exit_code == 0, shown.output
+        shown = ragguard("doctor", f"rerank:{url}", "--exam", code=0)
         assert "relevance" in shown.stdout

