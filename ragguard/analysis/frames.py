@@ -17,7 +17,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from ragguard.analysis.wording import feedback_of
 from ragguard.errors import MissingDependency, StoreError
 from ragguard.facts.causes import cause_of
 from ragguard.facts.documents import document_of
@@ -120,7 +119,7 @@ def _question_row(view: RunView, means: RunMeans, numbers: Mapping[Series, str])
         "name": run.name or None,
         "status": run.status,
         "started": datetime.fromtimestamp(run.started_ns / 1e9, UTC).isoformat() if run.started_ns else None,
-        "thumb": feedback_of(run, "thumb") or None,
+        "thumb": view.feedback("thumb") or None,
         "hops": len(run.steps),
         "passages_found": len(passages),
         "passages_read": sum(passage.read for passage in passages),

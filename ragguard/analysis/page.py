@@ -28,7 +28,6 @@ from ragguard.analysis.wording import (
     Shortened,
     about_selections,
     diagnose_selection,
-    feedback_of,
     remarks_on_fit,
     remarks_on_leads,
     would_drop,
@@ -184,7 +183,7 @@ def summary(overview: Overview) -> Data:
         "failures": len(view.failures),
         "provisional": view.provisional,
         "session": str(run.metadata.get("session_id") or run.metadata.get("thread_id") or ""),
-        "thumb": feedback_of(run, "thumb"),
+        "thumb": view.feedback("thumb"),
         "tokens": usage.prompt_tokens + usage.output_tokens,
     }
 
@@ -227,7 +226,7 @@ def detail(overview: Overview, texts: Texts) -> Data:
         "explanation": view.explanation.text,
         "remarks": view.remarks,
         "took": max(0, run.ended_ns - run.started_ns) / 1e6 if run.ended_ns else None,
-        "note": feedback_of(run, "note"),
+        "note": view.feedback("note"),
         "models": list(_model_calls(run.metadata.get(MODEL_CALLS))),
         "subs": overview.sub_questions,
         "steps": [

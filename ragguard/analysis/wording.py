@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from ragguard.facts.run_view import RunView
 from ragguard.facts.verdicts import Verdict, utility_verdict
-from ragguard.records import FEEDBACK, RetrievalStep, Run, Score
+from ragguard.records import RetrievalStep, Score
 from ragguard.text.numbers import as_shown
 from ragguard.text.plain import counted
 from ragguard.text.secret_filter import strip_control_characters
@@ -52,13 +52,6 @@ def question_line(question: str) -> str:
 def as_markup(text: str) -> str:
     """Returns the text as markup for Rich, with escaped brackets and without control characters."""
     return escape(strip_control_characters(text))
-
-
-def feedback_of(run: Run, name: str) -> str:
-    """Returns a part of the feedback on a run, its thumb or its note; empty if the metadata hold something else under
-    that key."""
-    feedback = run.metadata.get(FEEDBACK)
-    return str(feedback.get(name) or "") if isinstance(feedback, dict) else ""
 
 
 def short_id(run_id: str) -> str:

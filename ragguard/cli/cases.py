@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from ragguard.analysis.regression_cases import case_of, read_cases, retrieved, write_cases
-from ragguard.analysis.wording import feedback_of
 from ragguard.cli.terminal import say
 from ragguard.errors import InvalidInput
 from ragguard.facts.causes import CAUSES, cause_of
@@ -57,7 +56,7 @@ def run(
         counted_as = cause_of(view)
         if (
             (cause is not None and counted_as != cause)
-            or (thumb is not None and feedback_of(scored.run, "thumb") != thumb)
+            or (thumb is not None and view.feedback("thumb") != thumb)
             or (document is not None and not retrieved(scored.run, document))
         ):
             continue

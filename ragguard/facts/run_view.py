@@ -22,7 +22,7 @@ from ragguard.facts.verdicts import (
     tone_of,
     utility_verdict,
 )
-from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, Stage
+from ragguard.records import FEEDBACK, Failure, Passage, RetrievalStep, Run, Score, Stage
 
 STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
 """The words that are shown for the status of a run; other statuses are shown as they are."""
@@ -102,6 +102,11 @@ class RunView:
     def find(self, name: str, stage: Stage = "passages") -> Score | None:
         """Returns the score of the run as a whole; None where there is none."""
         return self.counted.get(name, "", stage)
+
+    def feedback(self, name: str) -> str:
+        """Returns the thumb or the note that a user gave; empty if the metadata hold something else under that key."""
+        feedback = self.run.metadata.get(FEEDBACK)
+        return str(feedback.get(name) or "") if isinstance(feedback, dict) else ""
 
     @property
     def answer_verdict(self) -> str:
