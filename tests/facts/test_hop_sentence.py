@@ -117,23 +117,6 @@ def about_hops(clause):
 
 
 @given(runs())
-def test_what_is_said_of_a_hop_is_worth_naming_and_clear(run):
-    """A likelihood has no error, so that each change of it would be a finding."""
-    by_credit = any(one.worth for one in run.hops)
-    for clause in hop_sentence(run).removesuffix(".").lower().split("; "):
-        for number in named(clause) if about_hops(clause) else ():
-            one = run.hops[number - 1]
-            claims = [one.loss] if clause.startswith("without") else [one.worth if by_credit else one.added]
-            if "needed" in clause:
-                numbers = re.findall(r"without (?:hop )?(?:\d+|it): [+-](\d\.\d\d)", clause)
-                assert numbers
-                assert all(float(shown) >= 0.05 for shown in numbers)
-            elif "raised" in clause or "lowered" in clause or clause.startswith("without"):
-                assert all(abs(gain.value) >= 0.05 for gain in claims)
-                assert all(abs(gain.value) >= 2 * (gain.stderr or 0) for gain in claims)
-
-
-@given(runs())
 def test_likelihood_names_no_hop_if_the_answers_show_no_change(run):
     sampled = run.sampled
     exact = any(one.worth and not one.worth.stderr for one in run.hops)
@@ -194,11 +177,8 @@ def test_every_claim_is_true_of_the_numbers(run):
         elif "needed" in clause:
             for number in hops:
                 loss = by_number[number].loss
-                leads = [
-                    [number] in [list(one) for one in by_number[later].led_by]
-                    for later in hops
-                    if later > number
-                ]
+                # A clause names three hops at most: those to which one led may be among the others.
+                leads = [[number] in [list(one) for one in later.led_by] for later in run.hops]
                 own = is_measurable(loss) and loss.value >= NEEDED * run.total.value > 0
                 assert own or any(leads)
             for number, shown in re.findall(r"without hop (\d+): ([+-]\d\.\d\d)", clause):

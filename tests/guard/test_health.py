@@ -9,7 +9,7 @@ import pytest
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard
-from ragguard.errors import BudgetExceeded, EngineOverloaded, InvalidInput
+from ragguard.errors import BudgetExceeded, EngineOverloaded, EngineRejected, InvalidInput
 from ragguard.guard.health import DecisionCounts
 from ragguard.metrics.conformal import LossWatch
 from ragguard.records import Decision, Dropped, Passage
@@ -48,12 +48,18 @@ async def test_an_unreachable_engine_is_said_at_once_with_its_cause(nowhere, cap
 
 @pytest.mark.parametrize(
     "error",
-    [EngineOverloaded("busy"), BudgetExceeded("not sent: 500 tokens of 400"), ZeroDivisionError("a bug")],
+    [
+        EngineOverloaded("busy"),
+        EngineRejected("no such model"),
+        BudgetExceeded("not sent: 500 tokens of 400"),
+        ZeroDivisionError("a bug"),
+        OSError("gone"),
+    ],
 )
 async def test_error_is_counted_under_its_type_and_said(error, caplog):
     watching = DistractorGuard(ScriptedEngine(fault=lambda call: error), budget_ms=300)
     decision = await watching.aprune("q", PASSAGES)
-    assert decision.status == "error"
+    assert (decision.status, len(decision.kept)) == ("error", 2)
     assert str(error) in decision.reason
     assert watching.health().causes == {type(error).__name__: 1}
     assert len(warnings(caplog)) == 1

@@ -45,8 +45,10 @@ def test_shadow_keeps_every_passage_and_says_what_would_go(captured):
 
 
 def test_shadow_that_would_drop_nothing_is_kept_all():
-    decision = guard(threshold=-1.0).prune(QUESTION, PASSAGES)
+    shadow = guard(threshold=-1.0)
+    decision = shadow.prune(QUESTION, PASSAGES)
     assert (decision.status, decision.would_drop) == ("kept_all", [])
+    assert shadow.health().statuses == {"kept_all": 1}
 
 
 def test_stored_step_has_all_passages_as_read_and_the_decision(captured):
@@ -55,12 +57,6 @@ def test_stored_step_has_all_passages_as_read_and_the_decision(captured):
     assert [passage.id for passage in step.passages] == ["right", "other", "off"]
     assert step.decision.would_drop == decision.would_drop
     assert step.places == 3
-
-
-def test_health_counts_decisions_in_shadow():
-    shadow = guard(policies=[TopUtility(1)])
-    shadow.prune(QUESTION, PASSAGES)
-    assert shadow.health().statuses == {"shadow": 1}
 
 
 def test_report_says_what_a_guard_in_shadow_would_have_dropped_and_what_that_means(captured):
