@@ -14,17 +14,18 @@ from dataclasses import dataclass, replace
 from ragguard.advice.calibration import AdviceCalibration
 from ragguard.advice.sub_questions import rate
 from ragguard.errors import RagguardError, shown_apart
+from ragguard.facts.contradictions import Conflict
 from ragguard.facts.steps import StepView, numbered
 from ragguard.facts.verdicts import utility_verdict
 from ragguard.records import Advice, AdviceAction
 from ragguard.scorers.answers import verdict_of
-from ragguard.scorers.contested import Conflict, Contested, find_conflicts, is_sure
+from ragguard.scorers.contested import Contested, find_conflicts, is_sure
 from ragguard.scorers.contexts import window
 from ragguard.scorers.coverage import find_sub_questions
 from ragguard.scorers.estimates import Meanings
 from ragguard.scorers.passages import Judgement, judge_passages
-from ragguard.scorers.probes import Reading, belief
-from ragguard.scorers.question import Ask, SampleQuestion, answered
+from ragguard.scorers.probes import Reading, greedy
+from ragguard.scorers.question import Ask, answered
 from ragguard.scorers.view import Setting, View
 
 THRESHOLD = 0.5
@@ -190,11 +191,10 @@ async def correctness(view: View, ask: Ask) -> float:
     For calibration alone, where the references are known.
     """
     question, context = view.run.question, window(view)(view.steps)
-    drawn = belief(
-        view.setting.prompts, question, context.passages, cut_order=context.cut_order, n=1, seed=view.seed
+    asked = greedy(
+        view.setting.prompts, question, context.passages, cut_order=context.cut_order, seed=view.seed
     )
-    likeliest = SampleQuestion(drawn.prompt, 1, drawn.max_tokens, 0.0, seed=view.seed)
-    samples = answered((await ask([likeliest]))[0]).samples
+    samples = answered((await ask([asked]))[0]).samples
     meanings = Meanings(question, ask, view.setting.language)
     verdict, _ = await verdict_of(samples[0].text if samples else "", view.short_references, meanings)
     return float(verdict == "correct")

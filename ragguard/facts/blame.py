@@ -96,8 +96,7 @@ def _led_astray(facts: RunFacts, lead: LeadPlaces) -> bool:
         for rival in contradictions(
             facts.question, [lead.words], [text for text in texts if text not in idle]
         )
-        if rival.reference_text in claims
-        and all(mentions(rival.other_text, findable([name])) for name in asked)
+        if rival.first in claims and all(mentions(rival.second, findable([name])) for name in asked)
     ]
     return bool(rivals) or any(_answers_otherwise(facts.hops[hop - 1], words) for hop, _ in lead.places)
 

@@ -30,28 +30,29 @@ _READ = 2_000
 """The words of a passage that are read."""
 
 
-class Contradiction(NamedTuple):
-    """Two texts, of which one has a reference where the other has other words."""
+class Conflict(NamedTuple):
+    """Two texts that contradict each other about a sub-question, and what each of them says."""
 
-    reference_text: str
-    reference: str
-    other_text: str
-    other: str
-    """The words in the place of the reference."""
+    sub_question: int
+    first: str
+    first_answer: str
+    second: str
+    second_answer: str
 
 
-def contradictions(question: str, references: Sequence[str], texts: Sequence[str]) -> list[Contradiction]:
-    """Returns which texts without a reference have other words in its place, each text once."""
+def contradictions(question: str, references: Sequence[str], texts: Sequence[str]) -> list[Conflict]:
+    """Returns which texts (`second`) have other words in the place of a reference, each text once, and which has the
+    reference there. The question counts as its only sub-question."""
     phrases = findable(references)
     words = {text: running_words(text).split()[:_READ] for text in texts}
     holders = [text for text in words if mentions(text, phrases)]
     asked = set(running_words(question).split())
-    found: list[Contradiction] = []
+    found: list[Conflict] = []
     for other in (text for text in words if text not in holders):
         for holder in holders:
             replaced = _replaced(words[holder], words[other], references, asked)
             if replaced is not None:
-                found.append(Contradiction(holder, replaced[0], other, other=replaced[1]))
+                found.append(Conflict(0, holder, replaced[0], other, second_answer=replaced[1]))
                 break
     return found
 

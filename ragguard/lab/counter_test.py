@@ -17,7 +17,8 @@ from ragguard.facts.run_facts import GOLD, findable, mentions
 from ragguard.facts.run_view import RunView
 from ragguard.metrics.answer_verdict import right_by_words
 from ragguard.records import Run
-from ragguard.scorers.probes import belief
+from ragguard.scorers.asker import DEMANDED, Models, ask_at_once
+from ragguard.scorers.probes import greedy, read_line
 
 _TAKEN_OUT = ("misled", "overturned", "contested")
 _PUT_IN = ("not_found", "missing_hop", "dropped", "nothing_read")
@@ -96,15 +97,8 @@ async def counter_test(
         allowed = f"a run with one of the causes {', '.join((*_TAKEN_OUT, *_PUT_IN))}"
         raise InvalidInput("the run", cause or "no cause", allowed)
     known = prompts or load_prompts((await engine.info()).prompts)
-    asked = [belief(known, run.question, [*dict.fromkeys(texts)], n=1, seed=0) for texts in (read, changed)]
-    before, after = [
-        " ".join(
-            (await engine.sample([one.prompt], n=1, max_tokens=one.max_tokens, temperature=0.0))[0][
-                0
-            ].text.split()
-        )
-        for one in asked
-    ]
+    asked = [greedy(known, run.question, [*dict.fromkeys(texts)]) for texts in (read, changed)]
+    before, after = map(read_line, await ask_at_once(Models(engine, engine, priority=DEMANDED), asked))
     was_right, is_right = (
         right_by_words(answer, references, run.question) is True for answer in (before, after)
     )

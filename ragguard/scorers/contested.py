@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations
 from operator import itemgetter
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from ragguard.engines.entailment import Pair
-from ragguard.facts.contradictions import contradictions
+from ragguard.facts.contradictions import Conflict, contradictions
 from ragguard.facts.steps import StepView
 from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
@@ -42,16 +42,6 @@ ANSWERS = 0.8
 
 Statement: TypeAlias = tuple[int, str]
 """The number of a sub-question, and a passage that answers it."""
-
-
-class Conflict(NamedTuple):
-    """Two passages that the model read and whose answers to a sub-question contradict each other."""
-
-    sub_question: int
-    first: str
-    first_answer: str
-    second: str
-    second_answer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +111,7 @@ def add_contested_by_words(writer: ScoreWriter) -> None:
     rate passages: 1 if what was read by then contradicts a reference, else 0. The question stands for all
     sub-questions."""
     view = writer.view
-    found = [
-        Conflict(0, one.reference_text, one.reference, one.other_text, second_answer=one.other)
-        for one in contradictions(view.run.question, view.references, read_texts(view.steps))
-    ]
+    found = contradictions(view.run.question, view.references, read_texts(view.steps))
     readable = [(number, step) for number, step in enumerate(view.steps, 1) if step.readable]
     for number, step in (*readable, *([(len(view.steps), None)] if readable else ())):
         steps = view.steps[:number]

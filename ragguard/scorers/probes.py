@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ragguard.engines.base import Prompt
 from ragguard.engines.prompts import PromptSet, Task
@@ -172,6 +172,19 @@ def belief(
         spans = prompt.cuttable[::-1]
         prompt = Prompt(prompt.messages, tuple(spans[index] for index in cut_order))
     return SampleQuestion(prompt, n, prompts.template(task).max_tokens, 1.0, seed=seed)
+
+
+def greedy(
+    prompts: PromptSet,
+    question: str,
+    passages: Sequence[str],
+    *,
+    cut_order: Sequence[int] = (),
+    seed: int = 0,
+) -> SampleQuestion:
+    """Returns the question for the answer that the reader finds the likeliest, by the prompt of `belief`."""
+    drawn = belief(prompts, question, passages, cut_order=cut_order, n=1, seed=seed)
+    return replace(drawn, temperature=0.0)
 
 
 def likelihood(

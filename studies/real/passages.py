@@ -174,9 +174,7 @@ def contested_table(questions: Sequence[MixedQuestion], seed: int) -> Table:
             false = question.texts("misinfo")
             if question.references and question.texts("correct"):
                 texts = [one.text for one in question.documents]
-                named = {
-                    one.other_text for one in contradictions(question.question, question.references, texts)
-                }
+                named = {one.second for one in contradictions(question.question, question.references, texts)}
                 if false:
                     there.append(not named.isdisjoint(false))
                     beside.append(not named <= set(false))

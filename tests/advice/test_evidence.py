@@ -7,7 +7,7 @@ from ragguard import Passage, RagGuard, RetrievalStep, Run
 from ragguard.advice.calibration import AdviceCalibration
 from ragguard.advice.evidence import THRESHOLD, Evidence, judge, sufficiency
 from ragguard.advice.sub_questions import completed
-from ragguard.scorers.contested import Conflict
+from ragguard.facts.contradictions import Conflict
 
 
 def evidence(**changes):

@@ -10,8 +10,8 @@ OTHER = "The town hall of Velara was built in 1870 by a council of nine people."
 
 def test_other_words_in_the_place_of_a_reference_are_named():
     (found,) = contradictions(QUESTION, ["1922"], [TRUE, FALSE, OTHER])
-    assert (found.reference, found.other) == ("1922", "1951")
-    assert (found.reference_text, found.other_text) == (TRUE, FALSE)
+    assert (found.first_answer, found.second_answer) == ("1922", "1951")
+    assert (found.first, found.second) == (TRUE, FALSE)
 
 
 def test_nothing_is_named_without_a_passage_that_has_the_reference():
@@ -26,4 +26,4 @@ def test_words_of_another_kind_do_not_contradict_a_figure():
     assert contradictions(QUESTION, ["1922"], [TRUE, vague]) == []
     words = TRUE.replace("Ada Berg", "Carl Dahl")
     (found,) = contradictions("Who built it?", ["Ada Berg"], [TRUE, words])
-    assert found.other == "carl dahl"
+    assert found.second_answer == "carl dahl"

@@ -34,7 +34,7 @@ from ragguard.scorers.exam.short_form import (
     sit_exam,
     with_areas,
 )
-from ragguard.scorers.probes import abstention, belief, grade, likelihood, query_likelihood, relevance
+from ragguard.scorers.probes import abstention, grade, greedy, likelihood, query_likelihood, relevance
 from ragguard.scorers.question import EntailQuestion, Question, SampleQuestion
 from ragguard.text.language import normalise
 
@@ -110,8 +110,8 @@ def _questions(prompts: PromptSet) -> dict[Key, Question]:
 
 
 def _greedy(prompts: PromptSet, question: str, passages: Sequence[str]) -> SampleQuestion:
-    asked = belief(prompts, question, passages, n=1, seed=0)
-    return SampleQuestion(asked.prompt, 1, min(16, asked.max_tokens), 0.0, seed=0)
+    asked = greedy(prompts, question, passages)
+    return replace(asked, max_tokens=min(16, asked.max_tokens))
 
 
 def _number(key: Key, answer: Any, answers: Mapping[Key, Any]) -> float:
