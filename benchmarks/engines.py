@@ -166,7 +166,7 @@ async def measure(url: str, count: int) -> dict[str, Any]:
     """All of it, on one server."""
     engine = VllmEngine(url)
     stacked = connect(url)
-    found = await engine.found()
+    found = await engine.model()
     assert isinstance(found, ProfiledModel)
     info, tokens = found.info, found.model.tokens
     sets = load_prompts(info.prompts)

@@ -114,7 +114,7 @@ async def asked(
     server = JudgeServer(bare, face, words)
     prompts = load_prompts("decisions" if face == "decisions" else words)
     reader = [abstention(load_prompts(words), one.question, one.text).prompt for one in passages]
-    model = await bare.found()
+    model = await bare.model()
     assert isinstance(model, ProfiledModel)
     beside = await model.model.rows(reader)
     found, costs = [], []

@@ -149,7 +149,7 @@ class JudgeServer:
 
     async def _count(self, prompts: Sequence[Prompt]) -> int:
         """Notes what is read for a request; returns its tokens, what its prompts begin with together counted once."""
-        found = await self._bare.found()
+        found = await self._bare.model()
         assert isinstance(found, ProfiledModel)
         try:
             rows = await found.model.rows(prompts)

@@ -54,7 +54,7 @@ class LabelNoise(Layer):
         reply = await super().send(request)
         if not isinstance(request, LabelRequest) or not self._scales.get(request.labels):
             return reply
-        probs = request.told(reply)
+        probs = request.answer(reply)
         draws = [standard_normal(self._seed, prompt) for prompt in request.prompts]
         return request.read(replace(probs, p=tilted(probs.p, self._scales[request.labels], draws)))
 

@@ -74,7 +74,7 @@ class Verbs(ABC):
         request = DrawRequest(
             asked, n, max_tokens, temperature, seed=seed, deadline=deadline, priority=priority
         )
-        return request.told(await self.send(request) if asked else Reply(()))
+        return request.answer(await self.send(request) if asked else Reply(()))
 
     async def label_probs(
         self,
@@ -90,7 +90,7 @@ class Verbs(ABC):
             one_of("mode", mode, get_args(LabelMode))
         asked = tuple(as_prompts(prompts))
         request = LabelRequest(asked, names, mode, deadline=deadline, priority=priority)
-        return request.told(await self.send(request) if asked else Reply(()))
+        return request.answer(await self.send(request) if asked else Reply(()))
 
     async def continuations(
         self,
@@ -125,7 +125,7 @@ class Verbs(ABC):
         """
         differing = tuple(dict.fromkeys(pair for pair in pairs if not pair.is_equal))
         request = EntailRequest(differing, deadline=deadline, priority=priority)
-        return request.told(await self.send(request) if differing else Reply(()), pairs)
+        return request.answer(await self.send(request) if differing else Reply(()), pairs)
 
     @abstractmethod
     def send(self, request: Request) -> Coroutine[Any, Any, Reply]:
@@ -237,7 +237,7 @@ class ModelEngine(Verbs):
     """An engine on a model. A kind of it overrides `look` and `aclose`."""
 
     def __init__(self) -> None:
-        self._found = Lazy(self.look)
+        self._lazy_model = Lazy(self.look)
 
     @abstractmethod
     async def look(self) -> FoundModel:
@@ -252,7 +252,7 @@ class ModelEngine(Verbs):
                 if compares
                 else f"{type(self).__name__} compares answers only through prompts: use EngineEntailer(engine)"
             )
-        model, began = await self.found(request.deadline), time.monotonic()
+        model, began = await self.model(request.deadline), time.monotonic()
         try:
             reply = await model.answer(request)
             usage = replace(reply.usage, prompts=len(request.prompts), seconds=time.monotonic() - began)
@@ -260,16 +260,16 @@ class ModelEngine(Verbs):
         except (EngineUnreachable, EngineRejected) as error:
             # A server may come back as another one, or has come back already, unseen between two calls.
             if isinstance(error, EngineUnreachable) or error.status == 404:
-                self._found.forget()
+                self._lazy_model.forget()
             raise
 
-    def found(self, deadline: float | None = None) -> Coroutine[Any, Any, FoundModel]:
+    def model(self, deadline: float | None = None) -> Coroutine[Any, Any, FoundModel]:
         """Returns the model; finds out what it is the first time."""
-        return self._found.get(deadline)
+        return self._lazy_model.get(deadline)
 
     async def info(self) -> EngineInfo:
         """Returns the description of the model; finds out what it is the first time."""
-        return (await self.found()).info
+        return (await self.model()).info
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -285,13 +285,13 @@ class Lazy(Generic[T]):
 
     def __init__(self, find: Callable[[], Awaitable[T]]) -> None:
         self._find = find
-        self._found: list[T] = []
+        self._value: list[T] = []
         self._attempts: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[T]] = WeakKeyDictionary()
 
     async def get(self, deadline: float | None = None) -> T:
         """Returns the value; finds it now if it is not known yet."""
-        if self._found:
-            return self._found[0]
+        if self._value:
+            return self._value[0]
         loop = asyncio.get_running_loop()
         attempt = self._attempts.get(loop)
         if attempt is None or attempt.done():
@@ -303,9 +303,9 @@ class Lazy(Generic[T]):
 
     def forget(self) -> None:
         """Forgets the value, so that the next call finds it anew."""
-        self._found.clear()
+        self._value.clear()
 
     async def _attempt(self) -> T:
         value = await self._find()
-        self._found[:] = [value]
+        self._value[:] = [value]
         return value

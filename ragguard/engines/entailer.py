@@ -71,7 +71,7 @@ class EngineEntailer(Layer):
             deadline=request.deadline,
             priority=request.priority,
         )
-        answer = asked.told(await send_to(self._engine, asked))
+        answer = asked.answer(await send_to(self._engine, asked))
         # Where a model puts no probability on its labels, all three get the same, and the mass is 0.
         p = np.where(answer.mass[:, None] > 0, answer.p, 1.0)
         p = p / p.sum(axis=-1, keepdims=True)

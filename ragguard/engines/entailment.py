@@ -94,7 +94,7 @@ class EntailRequest(Request):
             answer.usage,
         )
 
-    def told(self, reply: Reply, pairs: Sequence[Pair]) -> Entailments:
+    def answer(self, reply: Reply, pairs: Sequence[Pair]) -> Entailments:
         """Returns one row for each of some pairs, which are those of this request or have two equal answers."""
         known = dict(zip(self.prompts, reply.values, strict=True))
         rows = [known.get(pair, _EQUAL) for pair in pairs]

@@ -62,14 +62,14 @@ class LabelRequest(PromptRequest):
         any_labels = self.is_typed(info) or (first_token and "exact_labels" in info.capabilities)
         return replace(self, prompts=(), labels=() if any_labels else self.labels, deadline=None)
 
-    def joined(self, others: Sequence[Request]) -> Self:
+    def merged(self, others: Sequence[Request]) -> Self:
         """Returns one request about all prompts with the labels of all requests."""
         labels = dict.fromkeys(self.labels)
         for other in others:
             labels |= dict.fromkeys(other.labels if isinstance(other, LabelRequest) else ())
-        return replace(Request.joined(self, others), labels=tuple(labels))
+        return replace(Request.merged(self, others), labels=tuple(labels))
 
-    def taken(self, values: Sequence[Value], whole: Request) -> Sequence[Value]:
+    def own_values(self, values: Sequence[Value], whole: Request) -> Sequence[Value]:
         """Returns the values of this request's own labels."""
         asked = whole.labels if isinstance(whole, LabelRequest) else self.labels
         if asked == self.labels:
@@ -99,7 +99,7 @@ class LabelRequest(PromptRequest):
         ]
         return Reply(values, probs.usage)
 
-    def told(self, reply: Reply) -> LabelProbs:
+    def answer(self, reply: Reply) -> LabelProbs:
         """Returns the answer as the verb gives it."""
         p, exact, modes, bounds, stderr, _ = zip(*reply.values, strict=True) if reply.values else [()] * 6
         zeros = (0.0,) * len(self.labels)

@@ -86,7 +86,7 @@ class Request(ABC):
     def stem(self, info: EngineInfo) -> str:
         """Returns everything that a prompt's answer depends on, but the prompt."""
 
-    def about(self, prompts: Sequence[Item]) -> Self:
+    def with_prompts(self, prompts: Sequence[Item]) -> Self:
         """Returns the same request about other prompts."""
         return replace(self, prompts=tuple(prompts))
 
@@ -95,7 +95,7 @@ class Request(ABC):
         in their labels where that changes no number of this engine."""
         return replace(self, prompts=(), deadline=None)
 
-    def joined(self, others: Sequence[Request]) -> Self:
+    def merged(self, others: Sequence[Request]) -> Self:
         """Returns one request about the prompts of this request and of others of its group, in this order."""
         requests: list[Request] = [self, *others]
         prompts = tuple(prompt for request in requests for prompt in request.prompts)
@@ -109,10 +109,10 @@ class Request(ABC):
         found, values, sizes = [], iter(reply.values), [len(request.prompts) for request in requests]
         for request, size, usage in zip(requests, sizes, apportion(reply.usage, sizes), strict=True):
             own = list(islice(values, size))
-            found.append(Reply(request.taken(own, self), replace(usage, prompts=size)))
+            found.append(Reply(request.own_values(own, self), replace(usage, prompts=size)))
         return found
 
-    def taken(self, values: Sequence[Value], whole: Request) -> Sequence[Value]:
+    def own_values(self, values: Sequence[Value], whole: Request) -> Sequence[Value]:
         """Returns the part of each value of the reply to `whole` that this request asks for."""
         return values
 
@@ -188,7 +188,7 @@ class DrawRequest(PromptRequest):
     def stem(self, info: EngineInfo) -> str:
         return f"{info.fingerprint} sample {self.n} {self.max_tokens} {self.temperature!r} {self.seed}"
 
-    def told(self, reply: Reply) -> Samples:
+    def answer(self, reply: Reply) -> Samples:
         """Returns the answers as the verb gives them."""
         rows = [[Sample(*sample) for sample in samples] for samples, _ in reply.values]
         return Samples(rows, reply.usage, reply.cuts)

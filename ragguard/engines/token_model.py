@@ -159,13 +159,13 @@ class ProfiledModel:
             return list(map(len, await self.model.rows(some, request.deadline)))
 
         try:
-            rows, usage = await ask(request.about(prompts))
+            rows, usage = await ask(request.with_prompts(prompts))
         except PromptTooLong as error:
             context = self.info.context or error.limit
             if context is None:
                 raise
             prompts, cut = await fit(prompts, count, context - output)
-            rows, usage = await ask(request.about(prompts))
+            rows, usage = await ask(request.with_prompts(prompts))
 
         return Reply([(*row, cut.get(index, 0)) for index, row in enumerate(rows)], usage)
 
@@ -181,7 +181,7 @@ class ProfiledModel:
                 rows, usage = await self.model.logprobs(request, [()] * len(request.prompts), firsts)
                 table = np.array(rows)[:, [firsts.index(label[0]) for label in ids]]
             else:
-                each = request.about([prompt for prompt in request.prompts for _ in ids])
+                each = request.with_prompts([prompt for prompt in request.prompts for _ in ids])
                 rows, usage = await self.model.logprobs(each, ids * len(request.prompts), ())
                 table = np.array([sum(row) for row in rows]).reshape(-1, len(ids))
             p = np.minimum(np.exp(table.astype(np.float64)), 1.0)

@@ -77,7 +77,7 @@ class Models:
 
     async def respond(self, questions: Sequence[Question]) -> Sequence[Answer]:
         """Sends questions that share a call to their model; each answer has its share of the usage."""
-        call = questions[0].call.about([question.prompt for question in questions])
+        call = questions[0].call.with_prompts([question.prompt for question in questions])
         request = replace(call, deadline=self.deadline, priority=self.priority)
         reply = await send_to(self._model_for(questions[0]), request)
         usages = [Usage()] * len(questions)

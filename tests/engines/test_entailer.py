@@ -47,7 +47,7 @@ async def test_cut_answers_are_told_for_each_pair_that_has_them():
     pairs = [ADA_OLE, Pair(QUESTION, "Ada", "ada!"), ADA_OLE]
     request = EntailRequest((ADA_OLE,))
     reply = request.read(Entailments(np.full((1, 3), 1 / 3), truncated={0: 4}))
-    assert request.told(reply, pairs).truncated == {0: 4, 2: 4}
+    assert request.answer(reply, pairs).truncated == {0: 4, 2: 4}
 
 
 def test_columns_follow_the_names_whatever_their_order():

@@ -58,7 +58,7 @@ async def test_llama_cpp_gives_the_likelihoods_of_the_same_file_here(llama_cpp, 
         aclosing(open_engine("smol")) as here,
         aclosing(open_engine(llama_cpp, timeout_s=600)) as there,
     ):
-        (await there.found()).forced.path = path
+        (await there.model()).forced.path = path
         texts = [list(TEXTS)] * len(asked)
         ours, theirs = [await engine.continuations(asked, texts) for engine in (here, there)]
         pairs = [

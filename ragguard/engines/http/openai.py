@@ -211,7 +211,7 @@ class ChatModel:
         asked = replace(request, n=1 if request.temperature == 0 else request.n, max_tokens=limit)
 
         def choices(prompt: Prompt) -> Coroutine[Any, Any, tuple[list[Choice], Usage]]:
-            return self._choices(asked.about([prompt]), top)
+            return self._choices(asked.with_prompts([prompt]), top)
 
         calls = [partial(asked_shorter, prompt, choices, limit) for prompt in request.prompts]
         return in_parallel(calls, _AT_ONCE)

@@ -81,7 +81,7 @@ class Cache(Layer):
         while missing := [key for key in prompt_of if key not in found]:
             leader, followed = self._claim(missing, request.priority, found)
             if leader.keys:
-                part = request.about([prompt_of[key] for key in leader.keys])
+                part = request.with_prompts([prompt_of[key] for key in leader.keys])
                 found.update(await self._lead(leader, part, paid))
             for other in followed:
                 async with until(request.deadline, "a call that waited for an equal one"):
@@ -128,7 +128,7 @@ class Cache(Layer):
             prompts = zip(leader.keys, request.prompts, strict=True)
             asked = {key: prompt for key, prompt in prompts if key not in values}
             if asked:
-                reply = await send_to(self._engine, request.about([*asked.values()]))
+                reply = await send_to(self._engine, request.with_prompts([*asked.values()]))
                 paid.append(replace(reply.usage, prompts=len(asked)))
                 fresh = dict(zip(asked, reply.values, strict=True))
                 self._keep(fresh)

@@ -99,7 +99,7 @@ class Coalesce(Layer):
         await asyncio.sleep(self._window)
         self._close_batch(place, batch)
         callers, requests = [*batch.requests], [*batch.requests.values()]
-        whole = requests[0].joined(requests[1:])
+        whole = requests[0].merged(requests[1:])
         try:
             reply = await send_to(self._engine, whole)
             return dict(zip(callers, whole.shares(reply, requests), strict=True))

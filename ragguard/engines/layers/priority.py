@@ -55,7 +55,7 @@ class Priority(Layer):
         info = await self.info_within(request.deadline)
         keys = request.keys(info) if self._kept else ()
         known = {at: self._kept[key] for at, key in enumerate(keys) if key in self._kept}
-        rest = request.about([prompt for at, prompt in enumerate(request.prompts) if at not in known])
+        rest = request.with_prompts([prompt for at, prompt in enumerate(request.prompts) if at not in known])
         if not known and self._fitting(rest, info) == len(rest.prompts):
             return await self._answer(rest, info, await self._enter(rest, info))
         began, parts = time.monotonic(), list[tuple[Request, Place]]()
@@ -63,7 +63,7 @@ class Priority(Layer):
         try:
             while rest.prompts and not any(task.done() and task.exception() for task in tasks):
                 size = self._fitting(rest, info)
-                part, rest = rest.about(rest.prompts[:size]), rest.about(rest.prompts[size:])
+                part, rest = rest.with_prompts(rest.prompts[:size]), rest.with_prompts(rest.prompts[size:])
                 place = await self._enter(part, info)
                 parts.append((part, place))
                 tasks.append(asyncio.ensure_future(self._answer(part, info, place)))
@@ -121,7 +121,8 @@ class Priority(Layer):
         if not middle:
             return await self._answer(part, info, await self._enter(part, info))
         halves = [
-            await self.send(part.about(half)) for half in (part.prompts[:middle], part.prompts[middle:])
+            await self.send(part.with_prompts(half))
+            for half in (part.prompts[:middle], part.prompts[middle:])
         ]
         return Reply([*halves[0].values, *halves[1].values], halves[0].usage + halves[1].usage)
 

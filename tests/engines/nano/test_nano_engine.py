@@ -29,7 +29,7 @@ def rendered(n: int, seed: int = 40) -> list[object]:
 
 async def test_profile_of_nano_is_what_looking_at_it_finds() -> None:
     engine = NanoEngine()
-    known = await engine.found()
+    known = await engine.model()
     found = await find_out(known.model)
     assert (found.prefix, found.thinks) == (known.prefix, known.thinks)
     for name in ("model", "kind", "mode", "prompts", "context", "capabilities", "location"):
