@@ -176,7 +176,7 @@ def _items_in(value: object) -> Iterable[object] | None:
         if isinstance(value.get("ids"), list) and isinstance(value.get("documents"), list):
             return _rows(value)
         return next((value[name] for name in HOLDERS if isinstance(value.get(name), (list, tuple))), None)
-    if isinstance(value, (str, bytes)) or is_document(value) or is_scored(value) or _has_text(value):
+    if isinstance(value, (str, bytes)) or is_document(value) or is_scored(value) or has_text(value):
         return None
     return value if isinstance(value, Iterable) else _held_by(value)
 
@@ -231,7 +231,7 @@ def _read(item: object) -> Passage:
     if _is_haystack(item):
         document: Any = item
         return passage(document.content or "", document.id, document.score, document.meta)
-    if _has_text(item):
+    if has_text(item):
         content = getattr(item, "page_content", None)
         if content is None:
             content = getattr(item, "text", None)
@@ -355,5 +355,8 @@ def _block(block: object) -> tuple[str, str]:
     return "", str(kind)
 
 
-def _has_text(item: object) -> bool:
+def has_text(item: object) -> bool:
+    """True for a mapping or an object that holds a text under a usual name."""
+    if isinstance(item, Mapping):
+        return any(isinstance(item.get(name), str) for name in PASSAGE_TEXTS)
     return hasattr(item, "page_content") or isinstance(getattr(item, "text", None), str)

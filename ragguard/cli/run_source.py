@@ -142,8 +142,8 @@ def read_references(path: Path) -> dict[str, list[str]]:
 def about_scored(runs: int, before: int, usage: Usage, place: str) -> str:
     """Returns the sentence about the runs of a command that are scored, and what they cost."""
     return (
-        f"{counted(runs, 'run', ('is', 'are'))} in {place}, {before:,} of them were scored before; asked now: "
-        f"{usage.requests:,} requests, {usage.prompt_tokens:,} tokens read, {usage.output_tokens:,} written"
+        f"{counted(runs, 'run', ('is', 'are'))} in {place}, {before:,} of them were scored by an earlier command; "
+        f"asked now: {usage.requests:,} requests, {usage.prompt_tokens:,} tokens read, {usage.output_tokens:,} written"
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from ragguard.capture.anywhere import decided
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.handle import Thumb
-from ragguard.capture.snapshot import documents_in, passage_of
+from ragguard.capture.snapshot import documents_in, has_text, is_scored, passage_of
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect, connect_judge
 from ragguard.engines.engine import check_reads
@@ -379,8 +379,8 @@ class _GuardState:
 
 
 def _given_passages(given: Sequence[Any]) -> list[Passage]:
-    """Returns Passages, texts or a framework's documents as Passages; raises InvalidInput for anything else."""
-    allowed = "a list of Passage, of texts, or of a framework's documents"
+    """Returns what a retriever gave as Passages; raises InvalidInput for anything without a text."""
+    allowed = "a list of Passage, of texts, of mappings with a `text`, or of a framework's documents"
     if isinstance(given, str | Passage):
         raise InvalidInput("passages", given, allowed)
     try:
@@ -389,7 +389,8 @@ def _given_passages(given: Sequence[Any]) -> list[Passage]:
         raise InvalidInput("passages", given, allowed) from error
     passages = []
     for item in items:
-        if not (isinstance(item, str) or documents_in(item)):
+        text = item[0] if is_scored(item) else item
+        if not (isinstance(text, str) or documents_in(text) or has_text(text)):
             raise InvalidInput("passages", item, allowed)
         passages.append(item if isinstance(item, Passage) else passage_of(item))
         if not isinstance(passages[-1].text, str):

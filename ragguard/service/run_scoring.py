@@ -100,6 +100,8 @@ class RunScoring:
         """The latest failure that is tried again, and the latest one that is not."""
         self._busy: dict[str, asyncio.Event] = {}
         """The runs that a task works on, each with the event that is set once it is done."""
+        self._scored_by_worker: dict[str, int] | None = None
+        """When the worker began with each run that it scored while a caller has runs scored; None if no caller has."""
         self._delivering: dict[str, asyncio.Task[None]] = {}
         """The task that delivers a run on which a scoring task still works."""
 
@@ -150,7 +152,9 @@ class RunScoring:
     async def evaluate_each(
         self, runs: Iterable[Run] | AsyncIterable[Run], concurrency: int
     ) -> AsyncGenerator[ScoredRun, None]:
-        """Scores runs, at most `concurrency` at once, and yields each as soon as it is done."""
+        """Scores runs, at most `concurrency` at once, and yields each as soon as it is done. A run that an earlier
+        process left and the worker scores meanwhile counts as scored now."""
+        self._scored_by_worker = {}
 
         async def one(run: Run) -> ScoredRun:
             try:
@@ -160,8 +164,11 @@ class RunScoring:
                 failure = Failure("run", type(error).__name__, str(error), run_id=named.id)
                 return ScoredRun(named, [], [failure])
 
-        async for scored in bounded(runs, one, concurrency):
-            yield scored
+        try:
+            async for scored in bounded(runs, one, concurrency):
+                yield scored
+        finally:
+            self._scored_by_worker = None
 
     async def add(self, runs: Iterable[Run], *, amend: bool = False) -> dict[str, InvalidInput]:
         """Stores runs that were captured elsewhere, which are due afterwards; returns the errors of those that were
@@ -241,7 +248,8 @@ class RunScoring:
             ours = {(one.scorer, one.version) for one in identity.scorers}
             # The latest of each kind: with the references that are known now.
             latest = {one.key[:-1]: one for one in scores if (one.scorer, one.version) in ours}
-            return ScoredRun(run, [*latest.values()], failures)
+            began = (self._scored_by_worker or {}).pop(run.id, 0)
+            return ScoredRun(run, [*latest.values()], failures, began)
 
     async def work_off(self, claim: Claim) -> WorkedOff:
         """Scores or delivers a run that the worker has claimed, or leaves it unscored."""
@@ -254,6 +262,8 @@ class RunScoring:
                 await self._deliver(ScoredRun(run, claim.unsent, []))
             elif claim.attempts or is_chosen(run.id, self._settings.score_rate):
                 scored = await self._attempt(claim, SCORING)
+                if self._scored_by_worker is not None:
+                    self._scored_by_worker[run.id] = scored.started_ns
                 return WorkedOff(engine_answered(scored), any(one.will_retry for one in scored.failures))
             else:
                 await self._keep_unscored(claim)

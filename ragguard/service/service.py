@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Set
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from ragguard.capture.events import Event
 from ragguard.capture.open_runs import GivesAdvice
@@ -21,7 +21,7 @@ from ragguard.capture.retrievals import WholeRun
 from ragguard.errors import RagguardError
 from ragguard.runtime.arguments import LONGEST_WAIT, seconds_to_wait
 from ragguard.runtime.deadline import now_ns, seconds_left
-from ragguard.runtime.faults import Faults, describe
+from ragguard.runtime.faults import NOTICES, Faults, describe
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import BackgroundLoop, LoopSignal, check_threads
 from ragguard.service.awaited_store import AwaitedStore
@@ -37,11 +37,14 @@ from ragguard.storage.sqlite.ledger import Left
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.secret_filter import logger
 
+T = TypeVar("T")
+
 _log = logger("ragguard")
 
 SCORER = BackgroundLoop("ragguard-scorer")
 """The event loop on which all RagGuards of a process score."""
 _GRACE = 0.5
+_SILENT = 1.0  # seconds for which a call waits for the disk without a word
 _RECENT_SECONDS = 30.0
 """The seconds for which a failed call to an engine counts as the reason why runs are pending."""
 _CAPTURED = ("steps_captured", "runs_scored", "runs_unscored", "runs_failed")
@@ -225,7 +228,7 @@ class Service:
             _log.warning("flush() was called on ragguard's own thread, where it cannot wait")
             return self._report(False, began)
         try:
-            self.intake.do(lambda: None).result(timeout)  # what was captured so far is due, or open
+            self._from_writer(lambda: None, timeout)  # what was captured so far is due, or open
             complete = self._wait(began + timeout)
             if self.delivery.buffers:  # what has not arrived by then counts as not delivered
                 SCORER.run(self.delivery.flush(), seconds_left(began + timeout) + _GRACE)
@@ -238,7 +241,7 @@ class Service:
         until = now_ns()
         while True:
             remaining = seconds_left(deadline)
-            left = self._left = self.intake.do(lambda: self.store.left(until)).result(remaining + _GRACE)
+            left = self._left = self._from_writer(lambda: self.store.left(until), remaining + _GRACE)
             if not left.pending:
                 return True
             if not remaining:
@@ -247,6 +250,17 @@ class Service:
                 return False  # the next attempt comes after the timeout
             with self.scoring.progress:
                 self.scoring.progress.wait(min(remaining, 0.2))
+
+    def _from_writer(self, work: Callable[[], T], seconds: float) -> T:
+        """Returns what a function gives behind all that was captured before; says so if it waits for the disk."""
+        result = self.intake.do(work)
+        try:
+            return result.result(min(seconds, _SILENT))
+        except TimeoutError:
+            if self.store.outage and seconds > _SILENT:
+                waits = f"flush waits for the disk, at most {seconds:g} s: {self.store.outage}"
+                NOTICES.warn("flush waits", waits)
+            return result.result(max(0.0, seconds - _SILENT))
 
     def _report(self, complete: bool, began: float) -> Report:
         counts, left, here = self.store.counts, self._left, self.recorder.here

@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,11 +18,12 @@ from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 from support.traced import documents, otlp_json, span
 
-from ragguard import Passage, RagGuard, RetrievalStep, Run
+from ragguard import Passage, RagGuard, RetrievalStep, Run, runs_from
 from ragguard.errors import EngineRejected, EngineUnreachable
 from ragguard.storage.files.runfile import write_runs
 from ragguard.storage.sqlite import layout
 from ragguard.storage.sqlite.reader import StoreReader
+from ragguard.storage.sqlite.store import Store
 
 UTILITY = ("--scorers", "utility")
 
@@ -85,11 +86,21 @@ def test_scored_runs_are_not_asked_again(engine):
     score(runs_file(3), *UTILITY)
     asked = len(engine.calls)
     done = score(runs_file(5), *UTILITY, code=0)
-    assert "5 runs are in ragguard.db, 3 of them were scored before" in done.output
+    assert "5 runs are in ragguard.db, 3 of them were scored by an earlier command" in done.output
     fresh = {text for call in engine.calls[asked:] for text in call.texts}
     assert fresh  # the texts of the runs are equal; the two new runs alone are asked about
     store = StoreReader("ragguard.db")
     assert len(store.scores("r4")) == len(store.scores("r0"))
+
+
+def test_runs_that_an_earlier_command_left_unscored_count_as_scored_now(engine):
+    """Its runs are due in the store, where the worker may come before the command's own turn."""
+    file = runs_file(20)
+    with closing(Store("ragguard.db")) as left:
+        left.add_due(list(runs_from(file)))
+    done = score(file, *UTILITY, "--concurrency", 1, code=0)
+    assert "20 runs are in ragguard.db, 0 of them were scored by an earlier command" in done.output
+    assert "asked now: 0 requests" not in done.output
 
 
 def test_bad_lines_are_told_with_number_and_reason_and_the_rest_is_scored(engine, here):
@@ -114,7 +125,7 @@ def test_a_run_that_is_refused_is_told_and_counted_as_no_run_of_the_store(engine
     write_runs([a_run("r0"), a_run("r1")], "runs.jsonl")
     write_runs([a_run("r0", question="something else?")], "more.jsonl")
     done = score("runs.jsonl", "more.jsonl", "--concurrency", 1, *UTILITY, code=1)
-    assert "2 runs are in ragguard.db, 0 of them were scored before" in done.output
+    assert "2 runs are in ragguard.db, 0 of them were scored by an earlier command" in done.output
     assert "no run with another question" in done.output
 
 

@@ -110,7 +110,7 @@ def test_broken_lines_are_told_with_file_and_line(here):
     assert "3 runs are in" in done.output
     assert "2 lines were rejected" in done.output
     again = score("runs.jsonl", *ON, "--out", "out", "--scorers", "utility", code=1)
-    assert "3 of them were scored before; asked now: 0 requests" in again.output
+    assert "3 of them were scored by an earlier command; asked now: 0 requests" in again.output
 
 
 def test_failures_of_complete_parts_are_said_with_how_to_ask_again(here, monkeypatch):

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import math
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 from support.guards import HELPS, IDLE, MISLEADS, NoCopies, guard, says, texts
@@ -203,8 +204,21 @@ async def test_passages_that_are_all_too_long_are_an_error_and_asked_no_further(
     assert len(model.calls) <= 12
 
 
+async def test_passages_come_in_each_form_that_captures_take():
+    given = [
+        {"text": IDLE},
+        {"page_content": MISLEADS},
+        (HELPS, 0.5),
+        SimpleNamespace(text=HELPS),
+        ({"content": IDLE}, 1),
+    ]
+    decision = await guard(engine()).aprune("q", given)
+    assert texts(decision) == [IDLE, HELPS, HELPS, IDLE]
+    assert decision.of(given) == [given[0], *given[2:]]
+
+
 @pytest.mark.parametrize(
-    "passages", [None, 5, "one text", Passage("one"), [None], [{"page_content": "a"}], [Passage(None)]]
+    "passages", [None, 5, "one text", Passage("one"), [None], [{"source": "a"}], [Passage(None)]]
 )
 async def test_argument_that_is_no_list_of_passages_is_refused(passages):
     model = engine()

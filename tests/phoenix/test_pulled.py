@@ -62,7 +62,7 @@ def test_the_traces_of_a_project_are_scored_and_their_scores_written_back(projec
     assert eventually(lambda: with_udcg() == set(retrievals), 60, every=0.2)  # Phoenix writes them one by one
     again = score(url, "--write-back", "--since", "1h")
     assert again.exit_code == 0, again.output
-    assert "2 of them were scored before" in " ".join(again.output.split()), again.output
+    assert "2 of them were scored by an earlier command" in " ".join(again.output.split()), again.output
 
 
 def test_what_cannot_be_pulled_is_one_sentence(project, tmp_path, monkeypatch):

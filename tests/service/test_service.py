@@ -14,7 +14,7 @@ from support.scripted_pipeline import ListSink, ScriptedPipeline
 
 from ragguard import RagGuard
 from ragguard.capture.events import RunEnded, RunStarted
-from ragguard.errors import Closed, EngineUnreachable, InvalidInput
+from ragguard.errors import Closed, EngineUnreachable, InvalidInput, StoreUnavailable
 from ragguard.records import Passage, Run
 from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.storage.sqlite.reader import StoreReader
@@ -427,6 +427,24 @@ def test_a_clock_that_is_set_delays_nothing_and_hides_nothing_from_flush(make, m
     assert (report.complete, report.scored, report.pending, report.open) == (True, 21, 0, 1)
     service.store.housekeep(run_ttl=3600)
     assert service.store.left().open == 1
+
+
+def test_flush_says_that_it_waits_for_the_disk_and_goes_on_once_it_is_freed(make, monkeypatch, caplog):
+    service = make()
+    capture(service, a_run("before"))
+    assert service.flush(10)
+
+    def write(batch, write=service.store.write):
+        """Refuses until flush has said that it waits, as nothing else ends the outage."""
+        if "flush waits for the disk, at most 60 s: the disk is full" not in caplog.text:
+            service.store.outage = "the disk is full"
+            raise StoreUnavailable(service.store.outage)
+        return write(batch)
+
+    monkeypatch.setattr(service.store, "write", write)
+    capture(service, a_run("meanwhile"))
+    assert service.flush(60)
+    assert not service.store.outage
 
 
 def test_flush_close_and_readers_come_back_while_the_disk_stands_still(make, tmp_path):
