@@ -2,6 +2,9 @@
 
 In nano's world and, with `--data FOLDER`, on MuSiQue (`musique.jsonl`) and HotpotQA (`hotpotqa.jsonl`), which are no
 part of the project: each hop finds its paragraph between two others, and one more hop finds three others.
+
+What a useless hop asked matters to the number that is shown, which knows what led to what. It is measured with two
+kinds of queries: the question itself, and a name from a passage that an earlier hop found.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +22,8 @@ from ragguard.analysis.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.facts.hop_worth import worth_of_hops
+from ragguard.facts.leads import with_leads
+from ragguard.facts.run_facts import names_in
 from ragguard.lab.validation.contexts import Progress, silent
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.arrays import Floats
@@ -30,11 +36,13 @@ from ragguard.scorers.scorer import Scorer
 from studies.intervals import auc_over_questions
 from studies.readers.multi_hop import MultiHop, read, read_hotpotqa
 
-SHOWN = "shown in the report"
+SHOWN = "worth, as shown in the report"
+AFTER_A_LEAD = "worth, the useless hop asks for a name that was read"
 NUMBERS = {
     "what it adds when it comes": "delta_likelihood", "what it adds alone": "delta_likelihood_alone",
     "lost without it": "loss_without", "credit": "credit", "the question's part": "question_gain",
     "the reference's part": "reference_gain", "both": "joint_gain", SHOWN: SHOWN,
+    AFTER_A_LEAD: AFTER_A_LEAD,
 }  # fmt: skip
 OF_PASSAGES = {
     "alone": "delta_likelihood", "lost without it": "contribution", "the question's part": "question_gain",
@@ -107,7 +115,7 @@ def data_runs(folder: Path, questions: int, seed: int) -> dict[str, list[Run]]:
     return {
         name: [make_run(one, seed) for one in asked[:questions]]
         for name, asked in kept.items()
-        if len(asked) > 3
+        if len(asked) > 2
     }
 
 
@@ -125,13 +133,24 @@ def make_run(one: MultiHop, seed: int, *, useless: bool = True) -> Run:
         hops.append(("gold", part.query, passages))
     if useless and left:
         passages = [Passage(text, metadata={"role": "other"}) for text in left[: BESIDE + 1]]
-        query = passages[0].text.partition("\n")[0]
-        hops.insert(chance.randint(0, len(hops)), ("useless", query, passages))
+        hops.insert(chance.randint(0, len(hops)), ("useless", one.question, passages))
     steps = [
         RetrievalStep(f"s{at}", "", at, at, query, passages, metadata={"role": role})
         for at, (role, query, passages) in enumerate(hops)
     ]
     return Run(question=one.question, references=[*one.references], answer=one.references[0], steps=steps)
+
+
+def after_a_lead(run: Run) -> Run:
+    """Returns a run whose useless hops ask for a name in a passage that an earlier hop found, if there is one."""
+    chance, steps, read = random.Random(run.question), list[RetrievalStep](), list[str]()
+    for step in run.steps:
+        query = step.query
+        if step.metadata["role"] == "useless" and read:
+            query = f"What is known about {chance.choice(read)}?"
+        steps.append(replace(step, query=query, led_by=None))
+        read += [name for passage in step.passages for name in names_in(passage.text)]
+    return replace(run, steps=steps)
 
 
 async def _hops(
@@ -141,7 +160,9 @@ async def _hops(
     progress(name, at, of)
     scores = [one for one in await pipeline.results(run) if isinstance(one, Score) and one.level == "step"]
     known = {(one.name, one.step_id): one.value for one in scores}
-    known |= {(SHOWN, step): one.value for step, one in worth_of_hops(scores).items()}
+    for label, asked in ((SHOWN, run), (AFTER_A_LEAD, after_a_lead(run))):
+        worth = worth_of_hops(scores, with_leads(asked).steps)
+        known |= {(label, step): one.value for step, one in worth.items()}
     return {
         label: [known.get((score, step.id), math.nan) for step in run.steps]
         for label, score in NUMBERS.items()

@@ -15,6 +15,7 @@ from ragguard.analysis.wording import (
     named,
     remarks_on_fit,
     remarks_on_leads,
+    remarks_on_worth,
     would_drop,
 )
 from ragguard.capture.model_calls import notice
@@ -145,7 +146,7 @@ def _about(hop: HopView, steps: Sequence[RetrievalStep], failures: Sequence[Fail
         Text.assemble(f"hop {hop.number}: ", (strip_control_characters(step.query), "bold")),
         Text("   ".join(filter(None, [_places(hop), outcome, *numbers]))),
     ]
-    lines += [Text(remark) for remark in remarks_on_leads(step, steps)]
+    lines += [Text(remark) for remark in (*remarks_on_leads(step, steps), *remarks_on_worth(hop, steps))]
     reached, chosen = hop.find("proc"), hop.find("pct_proc")
     if reached and chosen:
         lines.append(Text(diagnose_selection(reached.value, chosen.value)))

@@ -30,6 +30,7 @@ from ragguard.analysis.wording import (
     diagnose_selection,
     remarks_on_fit,
     remarks_on_leads,
+    remarks_on_worth,
     would_drop,
 )
 from ragguard.capture.model_calls import notice
@@ -301,7 +302,10 @@ def _step(
             for one in hop.passages
         ],
         "tones": {name: _tone(hop.find(name)) for name in ("credit", "delta_seper", "delta_likelihood")},
-        "remarks": [*remarks_on_leads(step, steps), *([diagnose_selection(*numbers)] if numbers else [])],
+        "remarks": [
+            *remarks_on_leads(step, steps), *remarks_on_worth(hop, steps),
+            *([diagnose_selection(*numbers)] if numbers else []),
+        ],
     }  # fmt: skip
 
 

@@ -10,9 +10,7 @@ from typing import Any
 from ragguard.analysis.wording import ShadowStep, about_shadow, line_of, shadow_steps
 from ragguard.facts.causes import CAUSES, OPEN, UNJUDGED, URGENCY
 from ragguard.facts.documents import document_of, needed
-from ragguard.facts.hop_worth import worth_of_hops
 from ragguard.facts.run_view import RunView
-from ragguard.facts.verdicts import BeliefGain
 from ragguard.text.plain import counted
 
 _SHOWN = 8
@@ -65,15 +63,13 @@ class PageHead:
         sources = view.explanation.sources
         if view.misleading:
             self._misleading[place] = view.misleading
-        worth = worth_of_hops(view.counted.all)
         for hop in view.hops:
             counts = self._hops[hop.number]
             counts.runs += 1
-            if gain := worth.get(hop.step.id):
-                self._worth = self._worth or gain.name
-                tone = BeliefGain(gain.value, gain.stderr).tone
-                counts.paid += tone == "good"
-                if tone == "bad":
+            if worth := hop.worth:
+                self._worth = self._worth or worth.name
+                counts.paid += worth.paid
+                if worth.lowered:
                     counts.lost.append(place)
             if any(number == hop.number for number, _ in sources):
                 counts.misled.append(place)

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from rich.markup import escape
 
-from ragguard.facts.run_view import RunView
+from ragguard.facts.run_view import HopView, RunView
 from ragguard.facts.verdicts import Verdict, utility_verdict
 from ragguard.records import RetrievalStep, Score
 from ragguard.text.numbers import as_shown
@@ -159,6 +159,19 @@ def remarks_on_leads(step: RetrievalStep, steps: Sequence[RetrievalStep]) -> lis
             which = " or ".join(places)
             remarks.append(f"↳ its query took “{line_of(lead.words)}” from passage {which}{several}")
     return remarks
+
+
+def remarks_on_worth(hop: HopView, steps: Sequence[RetrievalStep]) -> list[str]:
+    """Returns what a hop was worth and by what evidence, if that is another number than its own credit."""
+    worth = hop.worth
+    numbers = {one.id: f"hop {number}, to which it led" for number, one in enumerate(steps, 1)}
+    if worth is None or not (worth.through or worth.name == "joint_gain"):
+        return []
+    shown, of = f"worth {as_shown(worth.value):+z.2f}", numbers.get(worth.through, "")
+    if worth.name != "joint_gain":
+        return [f"{shown}: that of {of}"]
+    parts = f"question {as_shown(worth.question):+z.2f}, answer {as_shown(worth.answer):+z.2f}"
+    return [f"{shown} (joint gain): {parts}{of and ' of '}{of}"]
 
 
 def remarks_on_fit(scores: Iterable[Shortened]) -> list[str]:

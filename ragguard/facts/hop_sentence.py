@@ -5,7 +5,7 @@ Each clause is a claim that is true of the numbers; what they do not show is sai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -64,6 +64,8 @@ class HopWork:
     """The gain when it came, after the hops before it."""
     led_by: Sequence[Sequence[int]] = ()
     """The numbers of the hops from which its query took words; several at one place cannot be told apart."""
+    paid_through: int = 0
+    """The number of the hop that paid and to which it led, if it paid by that only; 0 for none."""
     joint: JointGain | None = None
     """The bearing of the hop on question and answer together; only of runs of several hops."""
 
@@ -91,7 +93,7 @@ class RunWork:
 def hop_sentence(run: RunWork) -> str:
     """Returns the sentence about the hops of a run; empty if nothing is known of them."""
     asked = [hop for hop in run.hops if _bears_on_question(hop)]
-    clauses = [*_about_belief(run, asked), *map(_about_question, asked[:_SHOWN]), *_about_leads(run.hops)]
+    clauses = [*_about_belief(run, asked), *map(_about_question, asked[:_SHOWN]), *_about_leads(run)]
     clauses += run.repeats[:_SHOWN]
     if not clauses:
         return ""
@@ -155,7 +157,7 @@ def _about_belief(run: RunWork, asked: Sequence[HopWork]) -> Iterable[str]:
         yield f"without hop {hop.number} {run.words} would be {would} ({_lost(hop)})"
     # A hop that led to another one, or bears on the question, did something, whatever the belief says of it.
     led = {number for hop in (*needed, *raised) for sources in hop.led_by for number in sources}
-    named = (*needed, *moved, *missed, *asked)
+    named = (*needed, *moved, *missed, *asked, *(hop for hop in hops if hop.paid_through))
     idle = [hop for hop in scored if hop not in named and hop.read and hop.number not in led]
     if idle:
         yield f"{_hops(idle)} added nothing measurable"
@@ -242,11 +244,13 @@ def _lost(hop: HopWork) -> str:
     return f"{as_shown(-hop.loss.value):+z.2f}"
 
 
-def _about_leads(hops: Sequence[HopWork]) -> list[str]:
-    """Returns which hop led to which, a chain as one clause."""
+def _about_leads(run: RunWork) -> list[str]:
+    """Returns which hop led to which, a chain as one clause, and for which of them another hop paid."""
     chains: list[list[int]] = []
     ties: list[str] = []
-    for hop in hops:
+    told = not (_is_only_likelier(run) or _is_contradicted(run))
+    paid = {hop.paid_through for hop in run.hops} if told else set()
+    for hop in run.hops:
         for sources in dict.fromkeys(map(tuple, hop.led_by)):
             if len(sources) > 1:
                 ties.append(f"{first_of([f'hop {one}' for one in sources], 'or')} led to hop {hop.number}")
@@ -254,15 +258,18 @@ def _about_leads(hops: Sequence[HopWork]) -> list[str]:
                 chain.append(hop.number)
             elif [sources[0], hop.number] not in chains:
                 chains.append([sources[0], hop.number])
-    led = [_chain(chain) for chain in chains] + ties
+    led = [_chain(chain, paid) for chain in chains] + ties
     return [*led[:_SHOWN], *([f"{len(led) - _SHOWN} more queries took words"] if len(led) > _SHOWN else [])]
 
 
-def _chain(chain: Sequence[int]) -> str:
-    begin, *rest = [f"hop {number}" for number in chain]
-    if len(rest) > _SHOWN:
-        return f"{begin} led to {rest[0]}, and so on to {rest[-1]}"
-    return f"{begin} led to {', which led to '.join(rest)}"
+def _chain(chain: Sequence[int], paid: Collection[int]) -> str:
+    """Returns the clause about hops each of which led to the next; `paid`: those for which an earlier hop paid."""
+    begin, *between, last = chain
+    ends = f"hop {last}{', which paid' if last in paid else ''}"
+    if len(between) >= _SHOWN:
+        return f"hop {begin} led to hop {between[0]}, and so on to {ends}"
+    steps = [f"hop {number}, which {'paid and ' * (number in paid)}led to " for number in between]
+    return f"hop {begin} led to {''.join(steps)}{ends}"
 
 
 def _did(hops: Sequence[HopWork], value: dict[int, BeliefGain | None], what: str) -> str:

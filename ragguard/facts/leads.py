@@ -78,6 +78,13 @@ def with_leads(run: Run) -> Run:
     return replace(run, steps=steps)
 
 
+def led_from(step: RetrievalStep) -> str | None:
+    """Returns the id of the step that led to a step: the one from which its query took its weightiest words; None if
+    there is none, or if several are as likely."""
+    sources = step.led_by[0].steps if step.led_by else ()
+    return sources[0] if len(sources) == 1 else None
+
+
 def _leads(run: Run) -> Iterator[tuple[RetrievalStep, list[Lead]]]:
     """Yields each step with what led to its query."""
     known = {word.form for word in _words(run.question)}
@@ -86,8 +93,9 @@ def _leads(run: Run) -> Iterator[tuple[RetrievalStep, list[Lead]]]:
     latest = None
     for turn, step in numbered(run.steps):
         if turn != latest:  # what steps of one turn read cannot have led to each other
+            texts = {one.text for one in earlier}
             for done, words in pending:
-                earlier += _read(done, words)
+                earlier += _read(done, words, texts)
                 known |= {word.form for word in words}
             pending, latest = [], turn
         words = _words(step.query)
@@ -95,11 +103,12 @@ def _leads(run: Run) -> Iterator[tuple[RetrievalStep, list[Lead]]]:
         pending.append((step, words))
 
 
-def _read(step: RetrievalStep, query: Sequence[_Word]) -> Iterator[_Read]:
-    """Yields the passages that the model got of a step, each text once."""
+def _read(step: RetrievalStep, query: Sequence[_Word], known: Collection[str]) -> Iterator[_Read]:
+    """Yields the passages that the model got of a step, each text once, without those that it knew from an earlier
+    turn."""
     content = {word.form for word in query} - COMMON
     seen = view_step(step, 0)
-    texts: set[str] = set()
+    texts = set(known)
     for at in seen.got:
         passage = seen.all[at]
         if passage.text.strip() and passage.text not in texts:

@@ -11,11 +11,12 @@ import re
 import string
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, overload
 
 from ragguard.facts.hop_sentence import HopWork, JointGain, RunWork
+from ragguard.facts.hop_worth import HopWorth, own_worth, worth_of_hops
 from ragguard.facts.leads import with_leads
 from ragguard.facts.repeats import repeats
 from ragguard.facts.scores import CountedScores
@@ -155,6 +156,8 @@ class RunFacts:
     """The label of `answer_correct`; empty where the answer was not judged."""
     work: RunWork = field(default_factory=RunWork)
     """The work of the hops: their changes of the belief, and which led to which."""
+    worth: Mapping[str, HopWorth] = field(default_factory=dict)
+    """What each hop was worth, by the id of its step, as far as it is known."""
     closed_book: BeliefGain | None = None
     """The belief before any retrieval."""
     gold: Sequence[str] = ()
@@ -185,19 +188,33 @@ def facts_of(run: Run, scores: CountedScores) -> RunFacts:
         if score.name == "utility" and score.position is not None and score.step_id in by_id:
             by_id[score.step_id].verdicts[score.position] = utility_verdict(score.value, score.stderr)
     correct = scores.get("answer_correct")
+    worth = worth_of_hops(scores.all, run.steps)
     return RunFacts(
         run.question,
         run.answer or "",
         run.references or (),
         hops,
         verdict="" if correct is None else correct.label,
-        work=_work_of(run, hops, scores),
+        work=_work_of(run, hops, scores, _paid_through(scores, worth)),
+        worth=worth,
         closed_book=_gain(scores.get("seper_closed_book") or scores.get("likelihood_closed_book")),
         gold=[one.text for one in run.pool or () if one.grade is None or one.grade >= GOLD],
     )
 
 
-def _work_of(run: Run, hops: Sequence[HopFacts], scores: CountedScores) -> RunWork:
+def _paid_through(scores: CountedScores, worth: Mapping[str, HopWorth]) -> Mapping[str, str]:
+    """Returns for each step that paid only by leading to one that paid the id of the latter."""
+    own = own_worth(scores.all)
+    return {
+        step: hop.through
+        for step, hop in worth.items()
+        if hop.through and hop.paid and not own[step].paid and own[hop.through].paid
+    }
+
+
+def _work_of(
+    run: Run, hops: Sequence[HopFacts], scores: CountedScores, paid_through: Mapping[str, str]
+) -> RunWork:
     """Returns what the hops did to the belief, by the scores of beliefs and likelihoods."""
     numbers = {hop.seen.step.id: hop.number for hop in hops}
     work: list[HopWork] = []
@@ -217,6 +234,7 @@ def _work_of(run: Run, hops: Sequence[HopFacts], scores: CountedScores) -> RunWo
         work.append(
             HopWork(
                 hop.number, hop.seen.readable, worth=_gain(credit), loss=_gain(loss), added=_gain(added),
+                paid_through=numbers.get(paid_through.get(step.id, ""), 0),
                 joint=JointGain(joint.value, reference.value) if joint and reference else None,
                 led_by=[
                     sources

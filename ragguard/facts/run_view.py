@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ragguard.facts.explanation import Explanation, explain_facts
+from ragguard.facts.hop_worth import HopWorth
 from ragguard.facts.run_facts import HopFacts, facts_of
 from ragguard.facts.scores import CountedScores, Way, remarks_on_ways, ways_of
 from ragguard.facts.steps import StepView
@@ -57,6 +58,8 @@ class HopView:
     scores: Sequence[Score]
     """The scores of the step and its passages that count."""
     counted: CountedScores
+    worth: HopWorth | None = None
+    """What the hop was worth; None if that is not known."""
 
     def find(self, name: str, stage: Stage = "passages") -> Score | None:
         """Returns the hop's score of a name; None where there is none."""
@@ -93,9 +96,15 @@ class RunView:
     @cached_property
     def hops(self) -> list[HopView]:
         """The hops in their order."""
-        of_step = self.counted.by_step()
+        of_step, worth = self.counted.by_step(), self._facts.worth
         return [
-            _hop_view(hop, of_step.get(hop.seen.step.id, ()), self.explanation, self.counted)
+            _hop_view(
+                hop,
+                of_step.get(hop.seen.step.id, ()),
+                self.explanation,
+                self.counted,
+                worth.get(hop.seen.step.id),
+            )
             for hop in self._facts.hops
         ]
 
@@ -143,7 +152,11 @@ class RunView:
 
 
 def _hop_view(
-    hop: HopFacts, scores: Sequence[Score], explanation: Explanation, counted: CountedScores
+    hop: HopFacts,
+    scores: Sequence[Score],
+    explanation: Explanation,
+    counted: CountedScores,
+    worth: HopWorth | None,
 ) -> HopView:
     seen, step = hop.seen, hop.seen.step
     drops = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
@@ -176,4 +189,5 @@ def _hop_view(
         passages,
         scores=scores,
         counted=counted,
+        worth=worth,
     )

@@ -212,7 +212,10 @@ def test_a_reference_in_a_dropped_passage_is_laid_to_the_guard():
             (0.02, 0.93), (0.93, 0.93), {},
             "Hops 1 and 2 were both needed (without hop 1: -0.93, without hop 2: -0.93); hop 1 led to hop 2.",
         ),
-        ((0.02, 0.93), None, {}, "Hop 2 raised the belief when it came (+0.93 ± 0.10); hop 1 led to hop 2."),
+        (
+            (0.02, 0.93), None, {},
+            "Hop 2 raised the belief when it came (+0.93 ± 0.10); hop 1 led to hop 2, which paid.",
+        ),
         (
             (0.0, -0.4), None, {},
             "Hop 2 lowered the belief (-0.40 ± 0.10); hop 1 added nothing measurable; hop 1 led to hop 2.",
@@ -220,7 +223,7 @@ def test_a_reference_in_a_dropped_passage_is_laid_to_the_guard():
         ((0.1, -0.1), None, {}, "No hop moved the belief measurably; hop 1 led to hop 2."),
         (
             (0.1, 0.9), None, {"source": "answer"},
-            "Hop 2 raised the belief in this answer when it came (+0.90 ± 0.10); hop 1 led to hop 2.",
+            "Hop 2 raised the belief in this answer when it came (+0.90 ± 0.10); hop 1 led to hop 2, which paid.",
         ),
     ],
 )  # fmt: skip

@@ -17,7 +17,7 @@ def gain(value, stderr=0.05):
 
 def hop(number, worth=None, loss=None, added=None, led_by=(), **more):
     known = [None if value is None else gain(value) for value in (worth, loss, added)]
-    return HopWork(number, more.pop("read", True), *known, led_by=led_by)
+    return HopWork(number, more.pop("read", True), *known, led_by=led_by, **more)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,17 @@ def hop(number, worth=None, loss=None, added=None, led_by=(), **more):
         ([hop(1, 0.02, -0.64), hop(2, 0.03, 0.02)], 0.0,
          "Without hop 1 the belief would be higher (+0.64); hop 2 added nothing measurable."),
         ([], None, ""),
+        (
+            [hop(1, 0.0, paid_through=3), hop(2, 0.0, led_by=[[1]], paid_through=3), hop(3, 0.3, led_by=[[2]]),
+             hop(4, 0.0)], 0.3,
+            "Hop 3 raised the belief (+0.30 ± 0.05); hop 4 added nothing measurable; hop 1 led to hop 2, which led to "
+            "hop 3, which paid.",
+        ),
+        (
+            [hop(1, 0.0, paid_through=2), hop(2, 0.3, led_by=[[1]]), hop(3, 0.0, led_by=[[2]])], 0.3,
+            "Hop 2 raised the belief (+0.30 ± 0.05); hop 3 added nothing measurable; hop 1 led to hop 2, which paid "
+            "and led to hop 3.",
+        ),
         (
             [hop(1, 0.5, 0.5), hop(2, read=False), hop(3)], 0.5,
             "Hop 1 was needed (without it: -0.50); hop 2 gave the model nothing to read; what hop 3 did was not "

@@ -1,45 +1,64 @@
-"""One number for all hops of a run decides which hop paid."""
+"""One number for all hops of a run decides which hop paid, and a hop that led to a hop that paid has paid."""
 
-from ragguard.facts.hop_worth import worth_of_hops
-from ragguard.records import Score
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragguard import Passage, RetrievalStep, Run
+from ragguard.facts.hop_sentence import JOINT_PAYS
+from ragguard.facts.hop_worth import own_worth, worth_of_hops
+from ragguard.facts.run_view import RunView
+from ragguard.records import Lead, LeadSource, Score
 
 
-def score(name, step, value, source="gold", **more):
-    return Score(name, value, "step", "r", step_id=step, stderr=0.1, reference_source=source, **more)
+def score(name, step, value, source="gold", stderr=0.1):
+    return Score(name, value, "step", "r", step_id=step, stderr=stderr, reference_source=source)
+
+
+def steps(*ids, leads=()):
+    """Steps, some led by others: pairs of a step and those of which one led to it."""
+    led_by = {step: [Lead("words", [LeadSource(one, 1) for one in sources])] for step, *sources in leads}
+    return [
+        RetrievalStep(id, "r", at, at, f"query {at}", [Passage(f"text {at}")], led_by=led_by.get(id, []))
+        for at, id in enumerate(ids)
+    ]
+
+
+def worth(scores, *leads):
+    return worth_of_hops(scores, steps("a", "b", "c", leads=leads))
 
 
 def test_credit_comes_before_what_a_hop_added_when_it_came():
     scores = [score(name, step, 0.5) for name in ("delta_seper", "credit") for step in ("a", "b")]
-    worth = worth_of_hops(scores)
-    assert {step: (one.name, one.value, one.stderr) for step, one in worth.items()} == {
+    assert {step: (one.name, one.value, one.stderr) for step, one in worth(scores).items()} == {
         "a": ("credit", 0.5, 0.1), "b": ("credit", 0.5, 0.1),
     }  # fmt: skip
 
 
 def test_all_hops_of_a_run_have_the_same_number():
     scores = [score("delta_seper", "a", 0.1), score("delta_seper", "b", 0.2), score("credit", "a", 0.9)]
-    assert {step: (one.name, one.value) for step, one in worth_of_hops(scores).items()} == {
+    assert {step: (one.name, one.value) for step, one in worth(scores).items()} == {
         "a": ("delta_seper", 0.1), "b": ("delta_seper", 0.2),
     }  # fmt: skip
 
 
 def test_gold_comes_before_support_in_any_order():
     gold, support = score("credit", "a", 0.2), score("credit", "a", 0.8, "answer")
-    assert worth_of_hops([gold, support]) == worth_of_hops([support, gold])
-    assert worth_of_hops([support, gold])["a"].value == 0.2
-    assert worth_of_hops([support])["a"].support
+    assert worth([gold, support]) == worth([support, gold])
+    assert worth([support, gold])["a"].value == 0.2
+    assert worth([support])["a"].support
 
 
 def test_without_a_deciding_score_there_is_no_worth():
-    assert worth_of_hops([]) == {}
-    assert worth_of_hops([score("seper", "a", 0.3)]) == {}
-    assert worth_of_hops([score("credit", "a", 0.3), score("delta_seper", "b", 0.3)]) == {}
+    assert worth([]) == {}
+    assert worth([score("seper", "a", 0.3)]) == {}
+    assert worth([score("credit", "a", 0.3), score("delta_seper", "b", 0.3)]) == {}
 
 
 def test_a_hop_paid_if_its_worth_is_more_than_its_error():
     def paid(name, value, stderr):
-        one = Score(name, value, "step", "r", step_id="a", stderr=stderr)
-        return worth_of_hops([one])["a"].paid
+        return worth([score(name, "a", value, stderr=stderr)])["a"].paid
 
     assert paid("credit", 0.3, 0.1)
     assert not paid("credit", 0.15, 0.1)
@@ -47,3 +66,112 @@ def test_a_hop_paid_if_its_worth_is_more_than_its_error():
     assert not paid("credit", -0.5, 0.0)
     assert paid("joint_gain", 0.3, 0.0)
     assert not paid("joint_gain", 0.2, 0.0)
+
+
+def test_a_hop_that_led_to_a_hop_that_paid_has_paid():
+    scores = [score("credit", "a", -0.1), score("credit", "b", 0.0), score("credit", "c", 0.6)]
+    found = worth(scores, ("b", "a"), ("c", "b"))
+    assert [(one.value, one.through, one.paid) for one in found.values()] == [
+        (0.6, "c", True), (0.6, "c", True), (0.6, "", True),
+    ]  # fmt: skip
+    assert [one.value for one in worth(scores, ("c", "a")).values()] == [0.6, 0.0, 0.6]
+
+
+def test_only_the_answers_part_of_a_joint_gain_comes_from_the_hop_that_it_led_to():
+    scores = [score("joint_gain", "a", 0.2), score("joint_gain", "b", 2.0)]
+    scores += [score("reference_gain", "a", -0.3), score("reference_gain", "b", 1.5)]
+    found = worth(scores, ("b", "a"))
+    assert found["a"].question == 0.5
+    assert found["a"].value == 2.0
+    assert found["b"].value == 2.0
+    assert found["b"].question == 0.5
+
+
+def test_a_lead_that_nobody_can_tell_pays_nothing():
+    scores = [score("credit", "a", 0.0), score("credit", "b", 0.0), score("credit", "c", 0.6)]
+    assert [one.value for one in worth(scores, ("c", "a", "b")).values()] == [0.0, 0.0, 0.6]
+
+
+def test_a_hop_that_led_to_a_hop_that_lowered_the_belief_gets_nothing_of_it():
+    scores = [score("credit", "a", -0.5), score("credit", "b", -0.2)]
+    assert [(one.value, one.lowered) for one in worth(scores, ("b", "a")).values()] == [
+        (-0.5, True), (-0.2, True),
+    ]  # fmt: skip
+
+
+NUMBERS = st.floats(-1, 1).map(lambda value: round(value, 3))
+
+
+@st.composite
+def scored_runs(draw):
+    """A run of some hops with leads, and its scores by one deciding score, all exact."""
+    ids = [f"step-{number}" for number in range(1, draw(st.integers(2, 5)) + 1)]
+    leads = [
+        (id, *draw(st.lists(st.sampled_from(ids[:at]), min_size=1, max_size=2, unique=True)))
+        for at, id in enumerate(ids)
+        if at and draw(st.booleans())
+    ]
+    run = Run(id="r", question="question", steps=steps(*ids, leads=leads), references=["answer"])
+    values = {id: draw(NUMBERS) for id in ids}
+    scores = [score("credit", id, value, stderr=None) for id, value in values.items()]
+    scores += [score("loss_without", id, draw(NUMBERS), stderr=None) for id in ids]
+    total = sum(values.values())
+    scores.append(Score("delta_likelihood_total", total, "run", "r", reference_source="gold"))
+    if draw(st.booleans()):
+        for id in ids:
+            part = draw(NUMBERS)
+            scores += [score("reference_gain", id, part, stderr=None)]
+            scores += [score("joint_gain", id, part + draw(NUMBERS), stderr=None)]
+    return run, scores
+
+
+def best_answer(own, run, at):
+    """The largest answer's part of a hop and of those to which it led, found forwards."""
+    led = [
+        later
+        for later, step in enumerate(run.steps)
+        if step.led_by and {one.step_id for one in step.led_by[0].sources} == {run.steps[at].id}
+    ]
+    parts = [best_answer(own, run, later) for later in led]
+    return max([own[run.steps[at].id].answer, *(part for part in parts if part > 0)])
+
+
+@given(scored_runs())
+def test_worth_is_the_hops_own_number_with_the_best_answers_part_of_what_it_led_to(case):
+    run, scores = case
+    own, found = own_worth(scores), worth_of_hops(scores, run.steps)
+    for at, step in enumerate(run.steps):
+        one = found[step.id]
+        assert abs(one.value - own[step.id].question - best_answer(own, run, at)) < 1e-9
+        assert one.question == own[step.id].question
+        assert (one.value > own[step.id].value + 1e-9) <= bool(one.through)
+    credits = sum(one.value for one in scores if one.name == "credit")
+    assert abs(credits - scores[-1 if scores[-1].level == "run" else 2 * len(run.steps)].value) < 1e-6
+
+
+@given(scored_runs())
+def test_the_sentence_says_which_evidence_spoke_and_is_right(case):
+    run, scores = case
+    own, found = own_worth(scores), worth_of_hops(scores, run.steps)
+    known = {(one.name, one.step_id): one.value for one in scores}
+    text = " ".join(RunView(run, scores).explanation.sentences)
+    for number, joint, question in re.findall(
+        r"[Hh]op (\d) bears on the question \(joint gain ([+-]\d\.\d\d), ([+-]\d\.\d\d) of it", text
+    ):
+        id = f"step-{number}"
+        assert abs(float(joint) - known["joint_gain", id]) < 0.006
+        assert float(joint) >= JOINT_PAYS - 0.006
+        gained = known["joint_gain", id] - known["reference_gain", id]
+        assert abs(float(question) - gained) < 0.006
+        assert gained > known["reference_gain", id]
+    paid = {f"step-{number}" for number in re.findall(r"hop (\d), which paid", text)}
+    through = {
+        one.through
+        for id, one in found.items()
+        if one.through and one.paid and not own[id].paid and own[one.through].paid
+    }
+    assert paid == through or "more queries" in text
+    assert all(own[id].paid for id in paid)
+    idle = re.search(r"hops? ([^;]*?) added nothing measurable", text, re.IGNORECASE)
+    for number in re.findall(r"\d", idle[1]) if idle else ():
+        assert found[f"step-{number}"].through not in paid

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ragguard import Passage, RagGuard, RetrievalStep, Run, read_runs, write_runs
 from ragguard.analysis.hops import hop_table
-from ragguard.facts.leads import _words, with_leads
+from ragguard.facts.leads import _words, led_from, with_leads
 from ragguard.facts.run_view import RunView
 from ragguard.records import Lead, LeadSource
 from studies.led_by import USELESS, judge, runs, table
@@ -70,11 +70,20 @@ def test_words_of_the_question_and_of_earlier_queries_lead_to_nothing():
 
 
 def test_a_tie_of_hops_is_named_as_one():
-    run = run_of(("one", [BANK]), ("two", [BANK]), ("Zangard Bank", [TOWN]))
+    run = run_of(("one", [BANK]), ("two", [f"{BANK} So it is."]), ("Zangard Bank", [TOWN]))
     (lead,) = run.steps[2].led_by
     assert lead.steps == ["step-0", "step-1"]
+    assert led_from(run.steps[2]) is None
     shown = printed(run)
     assert "its query took “Zangard Bank” from passage 1.1 or 2.1 (nobody can say which)" in shown
+
+
+def test_a_passage_that_is_found_again_leads_to_nothing_more():
+    run = run_of(("one", [BANK]), ("two", [BANK]), ("Zangard Bank", [TOWN]))
+    assert led_by(run, 2) == [("Zangard Bank", [("step-0", 1)])]
+    assert led_from(run.steps[2]) == "step-0"
+    at_once = run_of(("one", [BANK], 0), ("two", [BANK], 0), ("Zangard Bank", [TOWN], 1))
+    assert led_from(at_once.steps[2]) is None
 
 
 def test_the_passage_that_answers_its_own_query_is_the_likelier_source():
