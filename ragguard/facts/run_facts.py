@@ -157,7 +157,7 @@ class RunFacts:
     work: RunWork = field(default_factory=RunWork)
     """The work of the hops: their changes of the belief, and which led to which."""
     worth: Mapping[str, HopWorth] = field(default_factory=dict)
-    """What each hop was worth, by the id of its step, as far as it is known."""
+    """The worth of each hop, by the id of its step, as far as it is known."""
     closed_book: BeliefGain | None = None
     """The belief before any retrieval."""
     gold: Sequence[str] = ()

@@ -59,7 +59,7 @@ class HopView:
     """The scores of the step and its passages that count."""
     counted: CountedScores
     worth: HopWorth | None = None
-    """What the hop was worth; None if that is not known."""
+    """The worth of the hop; None if that is not known."""
 
     def find(self, name: str, stage: Stage = "passages") -> Score | None:
         """Returns the hop's score of a name; None where there is none."""

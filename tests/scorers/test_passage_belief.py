@@ -8,6 +8,7 @@ from support.likely_engine import LikelyEngine
 from support.reader import TableEntailer
 from support.scripted_engine import ScriptedEngine
 
+from ragguard.facts.run_view import RunView
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.catalogue import scorers_of
@@ -206,6 +207,44 @@ async def test_fifty_hops_are_credited_within_twice_the_contexts():
     assert all(one.metadata["orders"] >= 2 for one in credits)
     asked, without = (len({p for call in e.calls for p in call.texts}) for e in (engine, plain))
     assert asked <= 2 * without
+
+
+def failed_at_the_second_hop():
+    run = a_run([FOUNDER], [])
+    run.steps[1].status = "error"
+    return run
+
+
+@pytest.mark.parametrize(
+    ("run", "credits", "reason", "said"),
+    [
+        (
+            a_run([FOUNDER], ["", ""], [BIRTH]), {"s0": 0.3, "s2": 0.5}, "a passage without text is not judged",
+            "Hops 1 and 3 were both needed (without hop 1: -0.60, without hop 3: -0.80); hop 2 gave the model nothing "
+            "to read.",
+        ),
+        (a_run([""], [""]), {}, "a passage without text is not judged", ""),
+        (failed_at_the_second_hop(), {"s0": 0.0}, "", "No hop moved the belief measurably."),
+        (a_run([], []), {"s0": 0.0, "s1": 0.0}, "", "No hop moved the belief measurably."),
+        (a_run([FOUNDER], [BIRTH], answer=None, references=()), {}, "neither references nor an answer", ""),
+        (
+            replace(TWO_HOPS, question="Was the founder of Nordvik born in Oslo?"), {"s0": 0.3, "s1": 0.5}, "",
+            "Hops 1 and 2 were both needed (without hop 1: -0.60, without hop 2: -0.80).",
+        ),
+    ],
+    ids=["a hop without text", "no text at all", "a hop that failed", "nothing found", "nothing to believe",
+         "the reference in the question"],
+)  # fmt: skip
+async def test_of_a_bad_run_each_hop_has_a_number_or_a_reason(run, credits, reason, said):
+    found = await results(run, Belief(by="likelihood"))
+    scores = [one for one in found if isinstance(one, Score)]
+    known = {one.step_id: one.value for one in scores if one.name == "credit"}
+    assert known == pytest.approx(credits)
+    total = next((one.value for one in scores if one.name == "delta_likelihood_total"), 0.0)
+    assert sum(known.values()) == pytest.approx(total, abs=1e-6)
+    assert any(reason in one.message for one in found if isinstance(one, Failure)) is bool(reason)
+    assert RunView(run, scores).explanation.text.endswith(said)
+    assert bool(said) is ("hop" in RunView(run, scores).explanation.text.lower())
 
 
 async def test_a_run_of_one_hop_has_no_joint_gain_and_its_credit_is_its_total():
