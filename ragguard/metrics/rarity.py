@@ -7,6 +7,8 @@ chosen are what the model got.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -122,63 +124,54 @@ def harm(chosen: ArrayLike, k: int, at_most: int = 2, chosen_mask: Mask = None) 
     return arrays.ratio(_chosen(chosen, k, chosen_mask)[..., 1 : ceiling + 1].sum(axis=-1), k)
 
 
+_of_places = partial(Metric, unit="share", by_places=True, source=SOURCE, levels=("step",))
+"""Declares a share of the k places of a step."""
+
 declare(
     Metric(
         "grade", "Grade", "How useful the passage is for the step's query, from 1 (junk) to 5 (decisive).",
         range=(1, 5), needs="a judge, or given grades", source=SOURCE, levels=("passage",),
     ),
-    Metric(
+    _of_places(
         "ra_nwg", "RA-nWG",
-        "The worth of the passages the model got beside the best k there were, rare ones weighing more.", unit="share",
-        by_places=True, needs="grades of the pool and of what was chosen", source=SOURCE, levels=("step",),
-        function=ra_nwg,
+        "The worth of the passages the model got beside the best k there were, rare ones weighing more.",
+        needs="grades of the pool and of what was chosen", function=ra_nwg,
     ),
-    Metric(
+    _of_places(
         "selection_efficiency", "Selection efficiency",
-        "RA-nWG with the step's own candidates as the pool: how well the choice among them was made.", unit="share",
-        by_places=True, needs="grades of the candidates and of what was chosen", source=SOURCE, levels=("step",),
-        function=ra_nwg,
+        "RA-nWG with the step's own candidates as the pool: how well the choice among them was made.",
+        needs="grades of the candidates and of what was chosen", function=ra_nwg,
     ),
-    Metric(
+    _of_places(
         "proc", "PROC", "The worth of the best k retrieved beside the best k there were: the ceiling retrieval sets.",
-        unit="share",
-        by_places=True, needs="grades of the pool and of the candidates", source=SOURCE, levels=("step",),
-        function=proc,
+        needs="grades of the pool and of the candidates", function=proc,
     ),
-    Metric(
+    _of_places(
         "pct_proc", "%PROC", "RA-nWG over PROC: how much of the ceiling the choice among the candidates realised.",
-        unit="share",
-        by_places=True, needs="grades of the pool, the candidates and what was chosen", source=SOURCE, levels=("step",),
-        function=pct_proc,
+        needs="grades of the pool, the candidates and what was chosen", function=pct_proc,
     ),
-    Metric(
+    _of_places(
         "n_recall", "N-Recall",
-        "The share of the good passages (grade 4 or 5) that was chosen, of as many as fit into k places.", unit="share",
-        by_places=True, needs="grades of the pool and of what was chosen", source=SOURCE, levels=("step",),
-        function=n_recall,
+        "The share of the good passages (grade 4 or 5) that was chosen, of as many as fit into k places.",
+        needs="grades of the pool and of what was chosen", function=n_recall,
     ),
-    Metric(
+    _of_places(
         "n_recall_5", "N-Recall, grade 5",
-        "The share of the decisive passages (grade 5) that was chosen, of as many as fit into k places.", unit="share",
-        by_places=True, needs="grades of the pool and of what was chosen", source=SOURCE, levels=("step",),
-        function=n_recall,
+        "The share of the decisive passages (grade 5) that was chosen, of as many as fit into k places.",
+        needs="grades of the pool and of what was chosen", function=n_recall,
     ),
-    Metric(
+    _of_places(
         "precision_at_grade", "Precision at grade",
-        "The share of the k places that a good passage (grade 4 or 5) fills.", unit="share",
-        by_places=True, needs="grades of what was chosen", source=SOURCE, levels=("step",),
-        function=precision_at_grade,
+        "The share of the k places that a good passage (grade 4 or 5) fills.",
+        needs="grades of what was chosen", function=precision_at_grade,
     ),
-    Metric(
-        "harm", "Harm", "The share of the k places that junk (grade 1 or 2) fills.", direction="lower", unit="share",
-        by_places=True, needs="grades of what was chosen", source=SOURCE, levels=("step",),
-        function=harm,
+    _of_places(
+        "harm", "Harm", "The share of the k places that junk (grade 1 or 2) fills.", direction="lower",
+        needs="grades of what was chosen", function=harm,
     ),
-    Metric(
+    _of_places(
         "harm_1", "Harm, grade 1", "The share of the k places that passages of grade 1 fill.", direction="lower",
-        unit="share",
-        by_places=True, needs="grades of what was chosen", source=SOURCE, levels=("step",),
-        function=harm,
+        needs="grades of what was chosen", function=harm,
     ),
 )  # fmt: skip
 

@@ -19,6 +19,7 @@ from ragguard.records import Result
 from ragguard.runtime.arguments import number_between, one_of, share, true_or_false, whole_number
 from ragguard.scorers.belief_scores import (
     Wanted,
+    add_enough,
     credit_scores,
     likelihood_scores,
     reference_gain,
@@ -31,7 +32,6 @@ from ragguard.scorers.contexts import (
     lay_out,
     window,
 )
-from ragguard.scorers.enough import add_enough
 from ragguard.scorers.estimates import (
     BeliefIn,
     Beliefs,

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ragguard.errors import CapExceeded
-from ragguard.metrics.credit import shapley_of_orders
+from ragguard.facts.repeats import repeats
+from ragguard.metrics.credit import enough_after, shapley_of_orders
 from ragguard.records import CUT_TOKENS, LEFT_OUT
 from ragguard.scorers.contexts import ALL_ORDERS, CLOSED_BOOK, Change, Key, Layout, StepContexts
 from ragguard.scorers.estimates import Beliefs, Estimate, Kind, combine
@@ -120,3 +121,22 @@ def _explained(change: Change, estimates: Mapping[Key, Estimate], *, falls: bool
         return ""
     before, after = sorted(change, key=lambda key: change[key], reverse=falls)
     return f"{estimates[before].value:.2f} → {estimates[after].value:.2f}"
+
+
+def add_enough(writer: ScoreWriter, layout: Layout, target: Target, beliefs: Beliefs, kind: Kind) -> None:
+    """Adds `enough_after` and `redundant_hops`, by the belief after each hop."""
+    steps = [one for one in layout.steps if one.step.scored]
+    if not steps or not target.references:
+        return
+    with writer.failing("enough_after"):
+        changes: list[Change] = [{CLOSED_BOOK: 1.0}, *(one.now for one in steps)]
+        known = {key: answered(beliefs[key]).estimates[kind] for change in changes for key in change}
+        values, errors = zip(*(combine(change, known) for change in changes), strict=True)
+        enough = enough_after(values, errors)
+        numbers = {step.id: number for number, step in enumerate(writer.view.run.steps, 1)}
+        hops = [numbers[one.step.step.id] for one in steps]
+        rest = ", ".join(map(str, hops[enough:]))
+        more = [f"{'hops' if len(hops) - enough > 1 else 'hop'} {rest} changed nothing"] if rest else []
+        writer.add("enough_after", hops[enough - 1] if enough else 0, **target.fields)
+        repeated = "; ".join([*more, *map(str, repeats(writer.view.run.steps))])
+        writer.add("redundant_hops", len(hops) - enough, explanation=repeated, **target.fields)

@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ragguard.errors import CalibrationError
+from ragguard.errors import CalibrationError, RagguardError
+from ragguard.facts.run_facts import findable, mentions
 from ragguard.facts.steps import StepView
+from ragguard.metrics.answers import brings_answer
 from ragguard.metrics.distraction import (
     GAMMA,
     RELEVANCES,
@@ -31,7 +34,8 @@ from ragguard.metrics.distraction import (
 )
 from ragguard.records import Result, Stage
 from ragguard.runtime.arguments import one_of, share, true_or_false
-from ragguard.scorers.answer_evidence import add_answer_evidence
+from ragguard.scorers.contexts import CLOSED_BOOK, single_contexts
+from ragguard.scorers.estimates import change_between, likelihoods
 from ragguard.scorers.exam.examined import probability
 from ragguard.scorers.passages import Judgement, judge_passages, query_gains
 from ragguard.scorers.probes import Reading, sees_references
@@ -295,3 +299,25 @@ class QueryFit:
                     writer.add("p_relevant", read, step=step, at=at, label="by likelihood")
         await add_answer_evidence(writer, ask)
         return writer.results()
+
+
+async def add_answer_evidence(writer: ScoreWriter, ask: Ask) -> None:
+    """Adds `brings_answer` of each passage of a run with short references, if the models may not judge passages: they
+    still tell how probable they find a reference with and without a passage, and words are compared for nothing."""
+    view = writer.view
+    references = view.short_references
+    if not references or not view.setting.exam.lacking("abstention", "relevance"):
+        return
+    phrases = findable(references)
+    passages = [(step, at, step.all[at].text) for step in view.steps for at in sorted(step.judged)]
+    beliefs = await likelihoods(view, single_contexts(text for *_, text in passages), references, ask)
+    for step, at, text in passages:
+        gain: float | None = None
+        with suppress(RagguardError):  # without the probability of the references, the words alone tell
+            gain = change_between(beliefs, CLOSED_BOOK, (text,), "mean_logprob")
+        stands = mentions(text, phrases)
+        facts: dict[str, int | str] = {"how": "words"} if gain is None else {}
+        writer.add(
+            "brings_answer", Reading(brings_answer(stands, gain), None, facts), step=step, at=at,
+            label="has a reference" if stands else "", reference_source="gold", references=references,
+        )  # fmt: skip
