@@ -7,17 +7,16 @@ import re
 import pytest
 from support.browser import CHROMIUM, chromium, lies_apart
 from support.commands import ragguard
+from support.stored import scored_store
 
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
-from ragguard.storage.sqlite.ledger import ScoringOutcome
-from ragguard.storage.sqlite.store import Store
 
 HOSTILE = "<script>alert(1)</script> who founded firm 0?"
 
 
 def side(path, better):
     """A store of twelve questions; on the better side ten of them are answered from the right passage, before two."""
-    store = Store(path)
+    runs = []
     for number in range(12):
         right = number >= 2 if better else number < 2
         passage = Passage("Ada Berg founded it." if right else "Carl Dahl founded it.")
@@ -35,10 +34,8 @@ def side(path, better):
                 reference_source="gold",
             ),
         ]
-        store.add_scored([ScoredRun(run)])
-        store.store_outcome(ScoringOutcome(run.id, "x", 1, scores, []))
-    store.close()
-    return path
+        runs.append(ScoredRun(run, scores))
+    return scored_store(path, runs)
 
 
 @pytest.fixture(scope="module")

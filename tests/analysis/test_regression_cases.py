@@ -1,20 +1,17 @@
 """Regression cases: a failed run fails again as a case, passes after the fix, and is stale without its passage."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from support.commands import ragguard
+from support.program import run_suite
+from support.stored import scored_store
 
 from ragguard import Passage, RagGuard, RetrievalStep, Run, Score, ScoredRun
 from ragguard.analysis.regression_cases import CorpusTexts, check_case, read_cases
 from ragguard.errors import InvalidInput
-from ragguard.storage.sqlite.store import Store
 
-ROOT = Path(__file__).parents[2]
 QUESTION = "Who founded Corwell Mills?"
 TRUE = Passage("Ursula Almberg founded Corwell Mills.", id="p1", metadata={"source": "mills.md"})
 LIE = Passage("Greta Sandell founded Corwell Mills.", id="p2", metadata={"source": "old.md"})
@@ -34,21 +31,14 @@ def scored(
     return ScoredRun(run, [*scores, Score("udcg", 0.5, "step", run_id, step.id, scorer="utility")])
 
 
-def stored(path, *runs):
-    store = Store(path, scored=False)
-    store.add_scored(runs)
-    store.close()
-    return str(path)
-
-
 @pytest.fixture(autouse=True)
 def stores(tmp_path, monkeypatch):
     """A version that is misled, the same again, and one that is mended."""
     monkeypatch.chdir(tmp_path)
-    stored(tmp_path / "old.db", scored("r1", [LIE], "Greta Sandell", [LIE, TRUE], feedback={"thumb": "down"}),
-           scored("r2", [TRUE], "Ursula Almberg", question="And who else?"))  # fmt: skip
-    stored(tmp_path / "again.db", scored("n1", [LIE], "Greta Sandell"))
-    stored(tmp_path / "mended.db", scored("n1", [TRUE], "Ursula Almberg"))
+    misled = scored("r1", [LIE], "Greta Sandell", [LIE, TRUE], feedback={"thumb": "down"})
+    scored_store("old.db", [misled, scored("r2", [TRUE], "Ursula Almberg", question="And who else?")])
+    scored_store("again.db", [scored("n1", [LIE], "Greta Sandell")])
+    scored_store("mended.db", [scored("n1", [TRUE], "Ursula Almberg")])
     return tmp_path
 
 
@@ -105,8 +95,8 @@ def test_cases_are_added_to_the_file_once():
         (["nothing.db", "r1"], "does not exist"),
     ],
 )
-def test_what_can_be_no_case_is_one_sentence(stores, words, says):
-    stored(stores / "bare.db", scored("b1", [TRUE], "Something", references=()))
+def test_what_can_be_no_case_is_one_sentence(words, says):
+    scored_store("bare.db", [scored("b1", [TRUE], "Something", references=())])
     assert says in printed("cases", *words, code=2)
 
 
@@ -184,17 +174,12 @@ def test_pytest_holds_the_application_to_cases(stores, known, outcome):
     printed("cases", "old.db", "r1")
     (stores / "test_app.py").write_text(SUITE.format(known=known or []))
     given = ["--ragguard-cases", "cases.jsonl"] if known else []
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "ragguard.pytest_gate", "-p", "no:cacheprovider",
-         "test_app.py", *given],
-        capture_output=True, text=True, cwd=stores, check=False,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-    )  # fmt: skip
-    assert outcome in done.stdout, done.stdout + done.stderr
+    shown = run_suite(stores, "-rs", *given)
+    assert outcome in shown, shown
     if outcome == "1 failed":
-        assert "old.md was read, which misled it" in done.stdout
+        assert "old.md was read, which misled it" in shown
     if known and outcome == "1 skipped":
-        assert "stale: mills.md has another text now" in done.stdout
+        assert "stale: mills.md has another text now" in shown
 
 
 async def test_the_handle_of_a_run_can_be_checked():

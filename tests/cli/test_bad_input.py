@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 from support.commands import ragguard, refusal
-from support.compared import scored, side, stored
-from support.stored import closed_after
+from support.compared import scored, side
+from support.stored import closed_after, scored_store
 
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_runs
@@ -23,14 +23,14 @@ def with_coverage(number):
 @pytest.fixture
 def stores(tmp_path):
     """A good store, and all the bad ones."""
-    good = stored(tmp_path / "good.db", side(0))
-    stored(tmp_path / "empty.db", [])
-    stored(tmp_path / "unscored.db", [ScoredRun(Run("x", "Who is number 1?", ended_ns=1), [])])
-    stored(
+    good = scored_store(tmp_path / "good.db", side(0))
+    scored_store(tmp_path / "empty.db", [])
+    scored_store(tmp_path / "unscored.db", [ScoredRun(Run("x", "Who is number 1?", ended_ns=1), [])])
+    scored_store(
         tmp_path / "strangers.db",
         [ScoredRun(Run("x", "Quite another?", ended_ns=1), [Score("udcg", 0.5, "run", "x")])],
     )
-    stored(tmp_path / "more.db", [with_coverage(number) for number in range(40)])
+    scored_store(tmp_path / "more.db", [with_coverage(number) for number in range(40)])
     (tmp_path / "zero.db").touch()
     write_runs([Run("x", "Who is number 1?")], tmp_path / "runs.jsonl")
     shutil.copy(good, tmp_path / "newer.db")
@@ -55,6 +55,30 @@ def test_a_report_of_what_is_no_scored_store(stores, name, way_out):
     line = refusal("report", stores / name)
     assert line.startswith("ragguard report: ")
     assert way_out in line
+
+
+@pytest.mark.parametrize(("options", "way_out"), [
+    (["--csv", "x", "--rows", "words"], "rows: got 'words'; allowed: 'questions'"),
+    (["--run", "nonsense"], "--run: got 'nonsense'"),
+    (["--run", "r1", "--most", "3"], "nothing beside --"),
+    (["--most", "3", "--html", "x"], "nothing beside --html"),
+    *((["--run", "r1", wide, "x"], f"nothing beside {wide}") for wide in ("--html", "--csv")),
+    *((["--json", wide, "x"], f"nothing beside {wide}") for wide in ("--html", "--csv")),
+    (["--labels", "good.db", "--html", "x"], "nothing beside --html"),
+    (["--labels", "good.db", "--run", "r1"], "nothing beside --run"),
+    (["--figures", "x", "--html", "x"], "nothing beside --figures"),
+    *((["--follow", *others], f"nothing beside {others[0]}")
+      for others in (["--run", "x"], ["--html", "x"], ["--json"], ["--labels", "x"])),
+])  # fmt: skip
+def test_options_of_a_report_that_cannot_go_together(stores, monkeypatch, options, way_out):
+    monkeypatch.chdir(stores)
+    assert way_out in refusal("report", "good.db", *options)
+    assert not (stores / "x").exists()
+
+
+def test_a_page_of_an_empty_store_is_refused_and_not_written(stores):
+    assert "ragguard score" in refusal("report", stores / "empty.db", "--html", stores / "x")
+    assert not (stores / "x").exists()
 
 
 @pytest.mark.parametrize(
@@ -87,7 +111,9 @@ def test_a_gate_on_a_metric_that_one_side_lacks(stores):
 
 
 def test_fewer_questions_than_any_test_can_use_get_a_sentence_and_no_p(tmp_path):
-    first, second = (stored(tmp_path / name, side(gain)[:5]) for name, gain in (("a.db", 0), ("b.db", 0.3)))
+    first, second = (
+        scored_store(tmp_path / name, side(gain)[:5]) for name, gain in (("a.db", 0), ("b.db", 0.3))
+    )
     done = ragguard("compare", first, second)
     assert "too few questions" in " ".join(done.output.split())
     assert "p =" not in done.output

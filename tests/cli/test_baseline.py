@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 from support.commands import ragguard, refusal
-from support.compared import side, stored
+from support.compared import side
+from support.stored import scored_store
 
 from ragguard.storage.sqlite.store import Store
 
@@ -24,11 +25,11 @@ def seen(runs, prefix="", text="passage {}"):
 
 
 def test_later_runs_of_a_store_are_compared_with_its_baseline(tmp_path):
-    store = stored(tmp_path / "a.db", seen(side(0)))
+    store = scored_store(tmp_path / "a.db", seen(side(0)))
     assert "has no baseline" in ragguard("baseline", store).output
     assert ragguard("baseline", store, "main").output.startswith("main  20")
     assert "none since its last baseline" in ragguard("compare", store, "--baseline", "main").output
-    stored(store, seen(side(-0.05, 1), "later-"))
+    scored_store(store, seen(side(-0.05, 1), "later-"))
     done = ragguard("compare", store, "--baseline", "main", "--fail-if", "udcg < -0.02", code=1)
     assert "The baseline main is of 20" in done.output
     assert "40 runs, documents " in done.output
@@ -38,22 +39,22 @@ def test_later_runs_of_a_store_are_compared_with_its_baseline(tmp_path):
 
 
 def test_another_store_is_compared_with_the_baseline_alone(tmp_path):
-    store = stored(tmp_path / "a.db", seen(side(0)))
+    store = scored_store(tmp_path / "a.db", seen(side(0)))
     ragguard("baseline", store, "main")
-    stored(store, seen(side(0.3, 1), "later-"))  # not of the baseline
-    other = stored(tmp_path / "b.db", seen(side(0.05, 2)))
+    scored_store(store, seen(side(0.3, 1), "later-"))  # not of the baseline
+    other = scored_store(tmp_path / "b.db", seen(side(0.05, 2)))
     done = ragguard("compare", store, other, "--baseline", "main", "--json")
     (change,) = json.loads(done.output)["changes"]
     assert change["difference"] == pytest.approx(0.05, abs=0.02)
 
 
 def test_other_documents_are_refused_and_mostly_other_ones_said(tmp_path):
-    store = stored(tmp_path / "a.db", seen(side(0)))
+    store = scored_store(tmp_path / "a.db", seen(side(0)))
     ragguard("baseline", store, "main")
     refused = ragguard(
         "compare",
         store,
-        stored(tmp_path / "b.db", seen(side(0), text="other {}")),
+        scored_store(tmp_path / "b.db", seen(side(0), text="other {}")),
         "--baseline",
         "main",
         code=2,
@@ -62,15 +63,17 @@ def test_other_documents_are_refused_and_mostly_other_ones_said(tmp_path):
     mixed = seen(side(0), text="other {}")
     mixed[0].run.steps[0].passages[0].text = "passage 0"
     said = " ".join(
-        ragguard("compare", store, stored(tmp_path / "c.db", mixed), "--baseline", "main").output.split()
+        ragguard(
+            "compare", store, scored_store(tmp_path / "c.db", mixed), "--baseline", "main"
+        ).output.split()
     )
     assert "saw 40 passages, of which the other side saw 1: a difference may be that of the documents" in said
 
 
 def test_baselines_that_are_not_there_any_more(tmp_path):
-    store = stored(tmp_path / "a.db", seen(side(0)))
+    store = scored_store(tmp_path / "a.db", seen(side(0)))
     ragguard("baseline", store, "main")
-    other = stored(tmp_path / "b.db", seen(side(0)))
+    other = scored_store(tmp_path / "b.db", seen(side(0)))
     unknown = ragguard("compare", store, other, "--baseline", "master")
     assert "master" in unknown.output
     assert "main" in unknown.output
@@ -85,7 +88,7 @@ def test_baselines_that_are_not_there_any_more(tmp_path):
 
 
 def test_a_step_that_cannot_be_read_is_named_by_its_run(tmp_path):
-    store = stored(tmp_path / "a.db", seen(side(0)))
+    store = scored_store(tmp_path / "a.db", seen(side(0)))
     with sqlite3.connect(store) as connection:
         connection.execute("UPDATE steps SET body = '{' WHERE run = (SELECT seq FROM runs WHERE id = 'r7')")
     connection.close()
@@ -100,7 +103,7 @@ def test_comment_names_the_questions_that_fell_although_the_mean_did_not(tmp_pat
     before = side(0)
     for runs in (before, after):
         runs[3].run.question = hostile
-    a, b = stored(tmp_path / "a.db", before), stored(tmp_path / "b.db", after)
+    a, b = scored_store(tmp_path / "a.db", before), scored_store(tmp_path / "b.db", after)
     done = ragguard("compare", a, b, "--markdown", tmp_path / "comment.md", "--fail-if", "udcg > 0 strict")
     shown = " ".join(done.output.split())
     assert "questions fell" in shown
@@ -114,8 +117,8 @@ def test_comment_names_the_questions_that_fell_although_the_mean_did_not(tmp_pat
         one.scores[0].value += 0.01 * (-1) ** number
     ragguard(
         "compare",
-        stored(tmp_path / "c.db", side(0)),
-        stored(tmp_path / "d.db", noisy),
+        scored_store(tmp_path / "c.db", side(0)),
+        scored_store(tmp_path / "d.db", noisy),
         "--markdown",
         tmp_path / "n.md",
     )
@@ -123,9 +126,9 @@ def test_comment_names_the_questions_that_fell_although_the_mean_did_not(tmp_pat
 
 
 def test_a_name_that_is_taken_moves_and_is_said_to(tmp_path):
-    store = stored(tmp_path / "a.db", seen(side(0)))
+    store = scored_store(tmp_path / "a.db", seen(side(0)))
     ragguard("baseline", store, "main")
-    stored(store, seen(side(0), "later-"))
+    scored_store(store, seen(side(0), "later-"))
     said = ragguard("baseline", store, "main").output
     assert "main was the name of 40 earlier runs" in said
     assert len(ragguard("baseline", store).output.splitlines()) == 1
@@ -134,7 +137,7 @@ def test_a_name_that_is_taken_moves_and_is_said_to(tmp_path):
 @pytest.mark.parametrize("words", [("baseline", "STORE", ""), ("compare", "STORE", "--baseline", ""),
                                    ("report", "STORE", "--run", "")])  # fmt: skip
 def test_a_name_that_is_empty_or_missing_is_refused(tmp_path, words):
-    store = stored(tmp_path / "a.db", seen(side(0)))
+    store = scored_store(tmp_path / "a.db", seen(side(0)))
     ragguard("baseline", store, "main")
     refusal(*(store if word == "STORE" else word for word in words))
     assert "main" in ragguard("baseline", store).output
@@ -145,7 +148,7 @@ WRONG_TYPE = '{"name": "a", "at": "", "first": "x", "last": 1, "runs": 1, "docum
 
 @pytest.mark.parametrize("value", ["[" * 50_000, '{"name": 7}', "null", WRONG_TYPE])
 def test_a_baseline_that_another_program_has_changed_is_named(tmp_path, value):
-    store = stored(tmp_path / "a.db", seen(side(0)))
+    store = scored_store(tmp_path / "a.db", seen(side(0)))
     ragguard("baseline", store, "main")
     with closing(sqlite3.connect(store)) as db:
         db.execute("UPDATE meta SET value = ? WHERE key = 'baseline:main'", (value,))

@@ -5,14 +5,15 @@ from dataclasses import replace
 
 import pytest
 from support.commands import ragguard
-from support.compared import scored, side, stored
+from support.compared import scored, side
+from support.stored import scored_store
 
 from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_scores
 
 
 def test_two_stores_are_compared(tmp_path):
-    a, b = stored(tmp_path / "a.db", side(0)), stored(tmp_path / "b.db", side(0.05, 1))
+    a, b = scored_store(tmp_path / "a.db", side(0)), scored_store(tmp_path / "b.db", side(0.05, 1))
     done = ragguard("compare", a, b, code=0)
     assert done.output.startswith("Better on 40 questions: list quality (udcg) +0.0")
     assert "udcg ↑" in done.output
@@ -20,7 +21,7 @@ def test_two_stores_are_compared(tmp_path):
 
 
 def test_equal_sides_are_identical_in_a_line(tmp_path):
-    a = stored(tmp_path / "a.db", side(0))
+    a = scored_store(tmp_path / "a.db", side(0))
     said = ragguard("compare", a, a).output
     assert said.startswith("Identical: 40 questions with the same score on both sides.\n")
     assert "difference" not in said
@@ -32,7 +33,7 @@ def test_metrics_beside_the_primary_ones_are_shown_with_all(tmp_path):
     for runs, harm in ((before, 0.1), (after, 0.5)):
         for item in runs:
             item.scores.append(Score("harm", harm, "step", item.run.id, item.run.steps[0].id))
-    a, b = stored(tmp_path / "a.db", before), stored(tmp_path / "b.db", after)
+    a, b = scored_store(tmp_path / "a.db", before), scored_store(tmp_path / "b.db", after)
     said = ragguard("compare", a, b).output
     assert "More metrics: 1, of which these differ: harm; --all shows them." in said
     everything = ragguard("compare", a, b, "--all").output
@@ -45,7 +46,7 @@ def test_difference_that_may_be_the_judges_is_remarked(tmp_path):
         item.scores = [replace(score, engine="other") for score in item.scores]
         item.failures.append(Failure("belief", "EngineTimeout", "too late", False, item.run.id))
     write_scores(after, tmp_path / "b.jsonl")
-    done = ragguard("compare", stored(tmp_path / "a.db", before), tmp_path / "b.jsonl")
+    done = ragguard("compare", scored_store(tmp_path / "a.db", before), tmp_path / "b.jsonl")
     said = " ".join(done.output.split())
     assert (
         "Not scored alike on both sides, so that a difference may be the judge's: udcg. udcg: , , utility"
@@ -56,14 +57,14 @@ def test_difference_that_may_be_the_judges_is_remarked(tmp_path):
 
 
 def test_sides_that_differ_in_k_are_said_and_a_score_file_has_none(tmp_path):
-    a = stored(tmp_path / "a.db", side(0))
+    a = scored_store(tmp_path / "a.db", side(0))
     write_scores(side(0), tmp_path / "b.jsonl")
     assert "K is" not in ragguard("compare", a, tmp_path / "b.jsonl").output
     more = [*side(0), scored(40, 0.5)]
     for item in more:
         item.run.steps[0].k = 3
     more[40].run.steps[0].k = 50  # its question is not compared
-    c = stored(tmp_path / "c.db", more)
+    c = scored_store(tmp_path / "c.db", more)
     said = " ".join(ragguard("compare", a, c).output.split())
     assert (
         "K is 1.0 before and 3.0 after: on 40 of 40 questions with another K these are not compared: udcg."
@@ -74,7 +75,7 @@ def test_sides_that_differ_in_k_are_said_and_a_score_file_has_none(tmp_path):
 
 
 def test_a_gate_fails_where_its_condition_holds(tmp_path):
-    a, b = stored(tmp_path / "a.db", side(0)), stored(tmp_path / "b.db", side(-0.05))
+    a, b = scored_store(tmp_path / "a.db", side(0)), scored_store(tmp_path / "b.db", side(-0.05))
     ragguard("compare", a, b, "--fail-if", "udcg < -0.02", code=1)
     ragguard("compare", a, b, "--fail-if", "udcg < -0.2", code=0)
     for wrong in ("ndcg < 0", "nonsense"):
@@ -87,7 +88,7 @@ def test_bounds_on_a_metric_beside_the_primary_ones_show_it_and_each_its_differe
     for runs, harm in ((before, 0.1), (after, 0.5)):
         for item in runs:
             item.scores.append(Score("harm", harm, "step", item.run.id, item.run.steps[0].id))
-    a, b = stored(tmp_path / "a.db", before), stored(tmp_path / "b.db", after)
+    a, b = scored_store(tmp_path / "a.db", before), scored_store(tmp_path / "b.db", after)
     words = (
         "compare",
         a,
@@ -137,7 +138,7 @@ def test_runs_with_time_ordered_ids_are_told_apart_and_found_by_the_part_that_is
     for number, item in enumerate(items):
         item.run.id = f"01932b4e-77a1-7000-8{number:03d}-{number * 7919:012x}"
         item.scores = [replace(score, run_id=item.run.id) for score in item.scores]
-    store = stored(tmp_path / "ordered.db", items)
+    store = scored_store(tmp_path / "ordered.db", items)
     listed = ragguard("report", store, "--most", 10).output
     shown = {line.split()[-1] for line in listed.splitlines() if "Who is number" in line}
     assert len(shown) == 10
@@ -150,7 +151,7 @@ def test_runs_with_time_ordered_ids_are_told_apart_and_found_by_the_part_that_is
 
 
 def test_a_run_without_a_question_or_a_retrieval_is_shown_as_such(tmp_path):
-    store = stored(tmp_path / "bare.db", [ScoredRun(Run("bare", "", ended_ns=1), [])])
+    store = scored_store(tmp_path / "bare.db", [ScoredRun(Run("bare", "", ended_ns=1), [])])
     assert "(no question)" in ragguard("report", store).output
     done = ragguard("report", store, "--run", "bare")
     assert "(no question)" in done.output
@@ -164,20 +165,7 @@ def test_a_list_begins_with_the_most_misled_where_any_is(tmp_path):
         Score("utility", -0.9, "passage", "r2", misled.run.steps[0].id, position=1),
     ]
     listed = ragguard(
-        "report", stored(tmp_path / "misled.db", [scored(1, 0.5), misled, scored(3, 0.5)])
+        "report", scored_store(tmp_path / "misled.db", [scored(1, 0.5), misled, scored(3, 0.5)])
     ).output
     assert "3 runs, what needs a person first" in listed
     assert listed.index("number 2?") < min(listed.index("number 1?"), listed.index("number 3?"))
-
-
-def test_a_store_that_has_nothing_to_show_says_why(tmp_path):
-    empty, a = stored(tmp_path / "empty.db", []), stored(tmp_path / "a.db", side(0))
-    calls = (["report", empty], ["report", tmp_path / "missing.db"], ["report", a, "--run", "nonsense"],
-             ["report", a, "--most", "3", "--html", tmp_path / "x.html"], ["report", a, "--run", "r1", "--most", "3"],
-             ["report", a, "--run", "r1", "--html", tmp_path / "x.html"],
-             ["report", empty, "--html", tmp_path / "x.html"])  # fmt: skip
-    for words in calls:
-        done = ragguard(*words)
-        assert done.exit_code == 2, (words, done.output)
-        assert done.output.startswith("ragguard report: ")
-    assert not (tmp_path / "x.html").exists()

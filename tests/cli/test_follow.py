@@ -79,14 +79,6 @@ def test_output_that_is_no_terminal_is_refused_with_the_way_out(tmp_path):
     assert (done.exit_code, "without --follow" in done.output) == (2, True)
 
 
-@pytest.mark.parametrize(
-    "option", [["--run", "x"], ["--html", "x.html"], ["--json"], ["--labels", "x.jsonl"]]
-)
-def test_nothing_else_goes_beside_following(tmp_path, option):
-    done = ragguard("report", tmp_path / "ragguard.db", "--follow", *option)
-    assert (done.exit_code, "--follow" in done.output) == (2, True)
-
-
 @pytest.mark.parametrize("kind", ["run file", "folder"])
 def test_something_that_is_no_store_is_refused(tmp_path, kind):
     path = tmp_path / "runs.jsonl"

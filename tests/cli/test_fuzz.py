@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from support.commands import ragguard
-from support.compared import scored_in_full, stored
+from support.compared import scored_in_full
+from support.stored import scored_store
 
 from ragguard.cli.app import OWN_FAULT
 
@@ -66,7 +67,7 @@ COMMANDS: dict[str, tuple[int, dict[str, list[str]]]] = {
 def files(tmp_path_factory):
     """Files that are nothing, damaged, of another program, or of values that make no sense."""
     folder = tmp_path_factory.mktemp("odd")
-    good = stored(folder / "good.db", map(scored_in_full, range(3)))
+    good = scored_store(folder / "good.db", map(scored_in_full, range(3)))
     for name, content in {
         "empty": b"", "nul": b"\x00" * 100, "binary": bytes(range(256)), "text": b"hello\n", "bom": b"\xff\xfe{\x00",
         "list.jsonl": b"[1, 2]\n", "null.jsonl": b"null\n", "number.jsonl": b"12e400\n",

@@ -9,21 +9,16 @@ from support.browser import CHROMIUM, chromium
 from support.commands import ragguard, refusal
 from support.judged_runs import fill_in, graded_runs, judged_runs
 from support.polling import eventually
-from support.stored import captured, store_scores
+from support.stored import scored_store
 
 from ragguard.lab.labels.items import in_order_of_worth, items_of
 from ragguard.lab.labels.label_file import line_of, read_label_file
 from ragguard.storage.source import open_source
-from ragguard.storage.sqlite.store import Store
 
 
 def store_of(path, make=judged_runs, **how):
     runs, right = make(**how)
-    store = Store(path)
-    for one in runs:
-        captured(store, one.run)
-        store_scores(store, one.run, one.scores)
-    store.close()
+    scored_store(path, runs)
     return right
 
 
@@ -185,8 +180,6 @@ def test_options_without_effect_and_paths_that_cannot_be_written_are_refused(she
     folder, _ = sheet
     store, labels, here = folder / "a.db", folder / "labels.jsonl", "a folder that is there"
     for words, told in (
-        (("report", store, "--labels", labels, "--html", folder / "x.html"), "nothing beside --html"),
-        (("report", store, "--labels", labels, "--run", "x"), "nothing beside --run"),
         (("report", store, "--html", folder), here),
         (("label", store, "--page", folder), here),
         (("label", store, "--page", folder / "none" / "x.html"), here),

@@ -5,9 +5,9 @@ import re
 
 import pytest
 from support.commands import ragguard
-from support.compared import stored
 from support.parts import write_parts
 from support.runs import a_run
+from support.stored import scored_store
 
 from ragguard import world
 from ragguard.pytest_gate import ragguard_gate as ragguard_gate
@@ -95,7 +95,7 @@ def test_a_folder_validates_as_its_store_does(tmp_path):
 
     runs = [scored(number) for number in range(40)]
     write_parts(tmp_path / "scores", runs, size=9)
-    store = stored(tmp_path / "s.db", runs)
+    store = scored_store(tmp_path / "s.db", runs)
 
     def tables(*words):
         call("validate", *words, "--json", tmp_path / "tables.json")

@@ -1,6 +1,5 @@
 """What the commands print in terminals that are narrow, that tell no width, or that do not speak UTF-8."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -9,17 +8,17 @@ from dataclasses import replace
 
 import pytest
 from support.commands import ragguard
-from support.compared import NAMES, scored_in_full, stored
+from support.compared import NAMES, scored_in_full
+from support.stored import scored_store
 
 from ragguard.cli.app import COMMANDS, function_of
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_scores
-from ragguard.storage.sqlite.store import Store
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    return stored(tmp_path_factory.mktemp("terminal") / "a.db", map(scored_in_full, range(7)))
+    return scored_store(tmp_path_factory.mktemp("terminal") / "a.db", map(scored_in_full, range(7)))
 
 
 def shown(monkeypatch, width, *words):
@@ -38,17 +37,16 @@ def test_a_list_of_runs_shows_their_questions_at_any_width(monkeypatch, store, w
 
 
 def test_a_list_marks_runs_that_have_no_end(monkeypatch, tmp_path):
-    path = tmp_path / "open.db"
-    with contextlib.closing(Store(path)) as kept:
-        for name, status in (("a", "open"), ("b", "ok"), ("c", "abandoned"), ("d", "open")):
-            kept.add_scored([ScoredRun(Run(f"run-{name}", f"{name}?", status=status))])
-    said = shown(monkeypatch, 160, "report", str(path))
+    statuses = {"a": "open", "b": "ok", "c": "abandoned", "d": "open"}
+    runs = [Run(f"run-{name}", f"{name}?", status=status) for name, status in statuses.items()]
+    path = scored_store(tmp_path / "open.db", map(ScoredRun, runs))
+    said = shown(monkeypatch, 160, "report", path)
     assert "4 runs (2 still running), what needs a person first" in " ".join(said.split())
     marks = {line.split()[0]: line for line in said.splitlines() if line.strip()[1:2] == "?"}
     assert [word for word in ("running", "abandoned") if word in marks["a?"]] == ["running"]
     assert [word for word in ("running", "abandoned") if word in marks["b?"]] == []
     assert [word for word in ("running", "abandoned") if word in marks["c?"]] == ["abandoned"]
-    assert "(2 still running)" in shown(monkeypatch, 60, "report", str(path))
+    assert "(2 still running)" in shown(monkeypatch, 60, "report", path)
 
 
 @pytest.mark.parametrize(("engine", "told"), [("unknown", False), ("nano:1", True)])
@@ -56,9 +54,8 @@ def test_a_list_names_the_models_behind_its_numbers_and_none_where_none_answered
     monkeypatch, tmp_path, engine, told
 ):
     score = Score("answer_in_context", 1.0, "run", "r", engine=engine)
-    with contextlib.closing(Store(tmp_path / "s.db")) as kept:
-        kept.add_scored([ScoredRun(Run("r", "Who?"), [score])])
-    said = shown(monkeypatch, 80, "report", str(tmp_path / "s.db"))
+    path = scored_store(tmp_path / "s.db", [ScoredRun(Run("r", "Who?"), [score])])
+    said = shown(monkeypatch, 80, "report", path)
     assert (f"The numbers are those of {engine}." in said) is told
     assert ("The numbers are those of" in said) is told
 
@@ -105,7 +102,7 @@ def hostile(number):
 
 @pytest.mark.parametrize("more", [(), ("--run", "r1")])
 def test_control_characters_of_passages_are_removed(monkeypatch, tmp_path, more):
-    path = stored(tmp_path / "a.db", map(hostile, range(3)))
+    path = scored_store(tmp_path / "a.db", map(hostile, range(3)))
     said = shown(monkeypatch, 200, "report", path, *more)
     assert not set(said) & set("\x1b\x07\x9b\r\u202e")
     assert "[red]x[/red]" in said
@@ -113,7 +110,7 @@ def test_control_characters_of_passages_are_removed(monkeypatch, tmp_path, more)
 
 
 def test_control_characters_of_questions_metrics_and_lines_are_removed(monkeypatch, tmp_path):
-    before = stored(tmp_path / "a.db", map(hostile, range(9)))
+    before = scored_store(tmp_path / "a.db", map(hostile, range(9)))
     after = [hostile(number) for number in range(9)]
     for item in after:
         item.scores = [replace(score, value=score.value + 1, engine=HOSTILE) for score in item.scores]
@@ -147,8 +144,8 @@ def test_long_question_takes_two_lines_of_the_list_and_ends_in_an_ellipsis(monke
         Score("delta_seper_total", 0.5, "run", "run-a", stderr=0.1),
     ]
     asked = "Which of the " + "many " * 40 + "firms?"
-    path = stored(tmp_path / "long.db", [ScoredRun(Run("run-a", asked, status="ok"), scores)])
-    said = shown(monkeypatch, 80, "report", str(path))
+    path = scored_store(tmp_path / "long.db", [ScoredRun(Run("run-a", asked, status="ok"), scores)])
+    said = shown(monkeypatch, 80, "report", path)
     lines = [line for line in said.splitlines() if "many" in line]
     assert len(lines) == 2
     assert lines[1].rstrip().endswith("…")

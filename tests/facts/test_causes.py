@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 from scipy.stats import binomtest
 from support.commands import ragguard
+from support.stored import scored_store
 
 from ragguard.analysis.cause_tables import cause_changes, count_tables, two_sided
 from ragguard.analysis.gate_check import check
@@ -17,7 +18,6 @@ from ragguard.facts.run_view import RunView
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_scores
 from ragguard.storage.source import open_source
-from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
 
@@ -55,18 +55,9 @@ def some_runs():
     ]
 
 
-def store_of(path, runs):
-    """Returns the path of a store in which runs were scored as a RagGuard scores them."""
-    with closing(Store(path)) as store:
-        store.add_scored([ScoredRun(one.run) for one in runs])
-        for one in runs:
-            store.store_outcome(ScoringOutcome(one.run.id, "x", 1, one.scores, []))
-    return path
-
-
 @pytest.fixture
 def store(tmp_path):
-    return store_of(tmp_path / "s.db", some_runs())
+    return scored_store(tmp_path / "s.db", some_runs())
 
 
 def test_a_run_and_its_documents_count_once_each():
@@ -163,7 +154,7 @@ def sides(tmp_path, before, after):
             else scored_run(f"{side}-{at}", [GOLD], RIGHT, "correct", question=f"question {at}?")
             for at, bad in enumerate(misled)
         ]
-        paths.append(store_of(tmp_path / f"{side}.db", runs))
+        paths.append(scored_store(tmp_path / f"{side}.db", runs))
     return paths
 
 

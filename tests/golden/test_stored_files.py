@@ -7,10 +7,7 @@ from collections.abc import Sequence
 import pytest
 from support.fixed_runs import fixed_runs
 from support.golden import compare, compare_lines
-from support.stored import closed_after, store_scores
-
-from ragguard.records import ScoredRun
-from ragguard.storage.sqlite.store import Store
+from support.stored import closed_after, scored_store
 
 VARYING = {"owner", "due_ns", "queued_ns"}
 """Columns that depend on the process and the time."""
@@ -20,12 +17,7 @@ PRAGMAS = ("user_version", "application_id", "page_size", "journal_mode")
 @pytest.fixture
 def path(tmp_path):
     """A store's file with the fixed runs in it."""
-    store = Store(tmp_path / "s.db")
-    for scored in fixed_runs():
-        store.add_scored([ScoredRun(scored.run)])
-        store_scores(store, scored.run, scored.scores, scored.failures)
-    store.close()
-    return tmp_path / "s.db"
+    return scored_store(tmp_path / "s.db", fixed_runs())
 
 
 def test_tables_of_a_new_file(path):

@@ -3,20 +3,17 @@
 import json
 
 import pytest
+from support.overviews import overviews
 from support.runs import a_run, a_step
 
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun, Usage
-from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.overview import SCALE
 from ragguard.storage.sqlite.store import Store
 
 
 def told_of(run, scores, failures=()):
     """The overview of a run with these scores."""
-    store = Store()
-    store.add_scored([ScoredRun(run)])
-    store.store_outcome(ScoringOutcome(run.id, "x", 1, scores, failures))
-    [found] = store.overviews()
+    (found,) = overviews([ScoredRun(run, scores, failures)])
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.means import means_of
 from support.runs import a_run, as_events, scores_of
-from support.stored import store_scores
+from support.stored import scored_store, store_scores
 
 from ragguard.capture.events import RunEnded, RunNames, RunStarted, StepAmended, StepEnded
 from ragguard.records import PROVISIONAL, Failure, Run, Score, ScoredRun, Usage
@@ -24,11 +24,7 @@ def test_scores_of_two_versions_are_never_mixed(tmp_path):
         Score("udcg", value, "step", version=version, **of) for value, version in ((0.2, "1-a"), (0.6, "2-b"))
     ]
     one = ScoredRun(run, scores)
-    store = Store(tmp_path / "s.db")
-    store.add_scored([ScoredRun(run)])
-    store.store_outcome(ScoringOutcome("r1", "x", 1, scores, []))
-    store.close()
-    [found] = read_means(tmp_path / "s.db")
+    [found] = read_means(scored_store(tmp_path / "s.db", [one]))
     assert found == means_of(one)
     assert list(found.means.values()) == [0.6]
 

@@ -9,6 +9,7 @@ from support.means import means_of
 from support.parts import write_part, write_parts
 from support.runs import a_run
 from support.scored_runs import two_hops
+from support.stored import scored_store
 
 from ragguard.analysis.page import detail, summary
 from ragguard.errors import SchemaMismatch, StoreError
@@ -16,8 +17,6 @@ from ragguard.records import Decision, Dropped, Failure, Score, ScoredRun, Usage
 from ragguard.storage.files.partfolder import PartFolder
 from ragguard.storage.files.runfile import write_scores
 from ragguard.storage.source import open_source, read_means, read_scored
-from ragguard.storage.sqlite.ledger import ScoringOutcome
-from ragguard.storage.sqlite.store import Store
 
 
 def scored(number):
@@ -71,13 +70,7 @@ RUNS = [
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    path = tmp_path_factory.mktemp("stores") / "s.db"
-    store = Store(path)
-    for one in RUNS:
-        store.add_scored([ScoredRun(one.run)])
-        store.store_outcome(ScoringOutcome(one.run.id, "x", 1, one.scores, one.failures))
-    store.close()
-    return path
+    return scored_store(tmp_path_factory.mktemp("stores") / "s.db", RUNS)
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,10 @@
-"""Stores of scored runs, as the commands that show and compare read them."""
+"""Scored runs, as the commands that show and compare read them."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
-from pathlib import Path
 
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
-from ragguard.storage.sqlite.ledger import ScoringOutcome
-from ragguard.storage.sqlite.store import Store
 
 NAMES = ("delta_coverage", "delta_semantic_entropy", "udcg")
 
@@ -36,16 +32,6 @@ def side(gain: float, seed: int = 0) -> list[ScoredRun]:
     """Returns one of two sides of a comparison: 40 runs with a UDCG of about 0.5 + `gain`."""
     noise = random.Random(seed)
     return [scored(number, 0.5 + gain + noise.uniform(-0.02, 0.02)) for number in range(40)]
-
-
-def stored(path: Path, runs: Iterable[ScoredRun]) -> str:
-    """Writes a store of these runs and returns its path."""
-    store = Store(path)
-    for item in runs:
-        claim = store.submit(item.run, "settings")
-        store.store_outcome(ScoringOutcome(item.run.id, "settings", claim.revision, list(item.scores)))
-    store.close()
-    return str(path)
 
 
 def logged(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from support.runs import as_events
 
-from ragguard.records import Failure, Run, Score
+from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.store import Store
 
@@ -35,6 +35,20 @@ def store_scores(
     return store.store_outcome(
         ScoringOutcome(run.id, identity, revision, list(scores), list(failures), retry_ns, emit)
     )
+
+
+def put_scored(store: Store, runs: Iterable[ScoredRun]) -> None:
+    """Puts runs into a store, and settles each with its scores and failures."""
+    for one in runs:
+        store.add_scored([ScoredRun(one.run)])
+        store_scores(store, one.run, one.scores, one.failures)
+
+
+def scored_store(path: str | Path, runs: Iterable[ScoredRun]) -> str:
+    """Writes a store of scored runs, or adds them to one, and returns its path."""
+    with closing(Store(path)) as store:
+        put_scored(store, runs)
+    return str(path)
 
 
 @contextmanager
