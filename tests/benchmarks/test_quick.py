@@ -83,6 +83,7 @@ def columns_of(table):
 def test_a_study_runs_to_its_end_with_the_tables_of_its_record(name):
     quick("-m", "studies", name)
     found = json.loads((QUICK / f"study_{name}.json").read_text())["tables"]
+    assert all(len(row) == len(table["columns"]) for table in found for row in table["rows"])
     kept = json.loads((ROOT / "studies" / "results" / f"{name}.json").read_text())["tables"]
     assert [(table["name"], columns_of(table)) for table in found] == [
         (table["name"], columns_of(table)) for table in kept

@@ -1,6 +1,7 @@
 """Settings that raise when they are compared, read or converted are refused by name."""
 
 import pytest
+from support.hostile_values import Unfriendly
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard, RagGuard
@@ -8,29 +9,14 @@ from ragguard.errors import InvalidInput
 from ragguard.storage.sqlite.store import Store
 
 
-class Refusing:
-    """Raises whatever is asked of it."""
-
-    def __eq__(self, other):
-        raise RuntimeError("refused")
-
-    def __hash__(self):
-        raise RuntimeError("refused")
-
-    def __str__(self):
-        raise RuntimeError("refused")
-
-    __repr__ = __str__
-
-
 @pytest.mark.parametrize(
     ("argument", "make"),
     [
         ("budget_ms", lambda: DistractorGuard(ScriptedEngine(), budget_ms=10**5000)),
         ("pause_s", lambda: DistractorGuard(ScriptedEngine(), pause_s=10**5000)),
-        ("prompts", lambda: DistractorGuard(ScriptedEngine(), prompts=Refusing())),
-        ("when", lambda: RagGuard(ScriptedEngine(), store=None, when=Refusing())),
-        ("durability", lambda: Store(durability=Refusing())),
+        ("prompts", lambda: DistractorGuard(ScriptedEngine(), prompts=Unfriendly())),
+        ("when", lambda: RagGuard(ScriptedEngine(), store=None, when=Unfriendly())),
+        ("durability", lambda: Store(durability=Unfriendly())),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

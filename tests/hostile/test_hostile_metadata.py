@@ -10,6 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from llama_index.core.base.base_retriever import BaseRetriever as LlamaIndexRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
+from support.hostile_values import a_cycle
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard
@@ -22,19 +23,12 @@ from ragguard_llamaindex import instrument, uninstrument
 WIDE = 20
 
 
-def a_tree():
-    """A node of a document tree whose links lead back to it."""
-    node = {"title": "the chapter"}
-    node |= {"parent": node, "root": node, "children": [node] * 5}
-    return node
-
-
 class LangChainRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
         return [
-            Document(page_content=f"{query} {n}", id=str(n), metadata={"n": n, "node": a_tree()})
+            Document(page_content=f"{query} {n}", id=str(n), metadata={"n": n, "node": a_cycle()})
             for n in range(WIDE)
         ]
 
@@ -43,7 +37,7 @@ class LlamaIndexListRetriever(LlamaIndexRetriever):
     def _retrieve(self, query_bundle):
         text = query_bundle.query_str
         return [
-            NodeWithScore(node=TextNode(text=f"{text} {n}", metadata={"n": n, "node": a_tree()}), score=0.5)
+            NodeWithScore(node=TextNode(text=f"{text} {n}", metadata={"n": n, "node": a_cycle()}), score=0.5)
             for n in range(WIDE)
         ]
 
@@ -56,9 +50,11 @@ def rg(tmp_path):
 
 
 def by_hand(rg, question):
-    with rg.run(question, metadata={"graph": a_tree()}) as run:
-        passages = [Passage(f"{question} {n}", str(n), None, {"n": n, "node": a_tree()}) for n in range(WIDE)]
-        run.retrieved(question, passages, metadata={"plan": a_tree()})
+    with rg.run(question, metadata={"graph": a_cycle()}) as run:
+        passages = [
+            Passage(f"{question} {n}", str(n), None, {"n": n, "node": a_cycle()}) for n in range(WIDE)
+        ]
+        run.retrieved(question, passages, metadata={"plan": a_cycle()})
 
 
 def langchain(rg, question):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from langchain_core.documents import Document
+from support.hostile_values import Unprintable
 from support.runs import a_run, a_step, as_events
 
 from ragguard.capture.events import RunEnded, RunStarted, StepEnded
@@ -21,13 +22,6 @@ from ragguard.storage.preparation import Redactor
 from ragguard.storage.sqlite.store import Store
 
 storable = Redactor(None, Faults()).event
-
-
-class Unprintable:
-    def __str__(self):
-        raise SystemExit("from __str__")
-
-    __repr__ = __str__
 
 
 class Custom(BaseException):

@@ -20,7 +20,6 @@ from studies.belief import (
     study,
 )
 from studies.beliefs import Asked, Beliefs, Believed, _growing
-from studies.reasons import ON_NANO
 
 
 def believed(before: float, after: dict[str, float], **more: float) -> dict[tuple[str, ...], Believed]:
@@ -94,15 +93,9 @@ async def test_a_small_study() -> None:
     told: list[tuple[str, int, int]] = []
     tables = await study(connect("nano"), questions=2, seed=1, progress=lambda *at: told.append(at))
     by_name = {table.name: table for table in tables}
-    assert list(by_name) == [
-        "belief-utility", "belief-intervals", "belief-samples", "belief-stability", "belief-properties",
-    ]  # fmt: skip
     # More answers differ less between draws.
     sigma = {row[0]: row[1] for row in by_name["belief-stability"].rows}
     assert sigma["1 hop: 20 answers"] < sigma["1 hop: 1 answers"]
-    known = {name for name in ON_NANO if name.startswith("belief-")}
-    assert known <= {table.name for table in tables}
-    assert all(len(row) == len(table.columns) for table in tables for row in table.rows)
     assert [row[0] for row in by_name["belief-utility"].rows] == [*METHODS, "Contexts"]
     assert by_name["belief-utility"].rows[-1][-1] == 12
     assert [row[0] for row in by_name["belief-samples"].rows] == list(range(1, 21))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.stats import kendalltau
+from support.rows import rows_of
 
 from ragguard import connect, world
 from ragguard.engines.layers import Cache
@@ -11,7 +12,6 @@ from ragguard.scorers.coverage import Ratings
 from ragguard.scorers.probes import Reading
 from ragguard.world import Fact
 from studies.coverage import METRICS, data_sets, study, system_interval, system_tau
-from studies.reasons import ON_NANO
 from studies.reports import Part, Report, join
 from studies.responses import Judged, Responses, ideal, measured, rated
 
@@ -93,14 +93,7 @@ async def test_a_small_study() -> None:
     # What is asked again is answered from memory: the recipe is to ask the same again.
     engine = Cache(connect("nano"))
     tables = {table.name: table for table in await study(engine, questions=1, seed=1)}
-    assert list(tables) == [
-        "coverage-pipelines", "coverage-thresholds", "coverage-sizes", "coverage-matrix", "coverage-intervals",
-    ]  # fmt: skip
-    known = {name for name in ON_NANO if name.startswith("coverage-")}
-    assert known <= {table.name for table in tables.values()}
-    assert all(len(row) == len(table.columns) for table in tables.values() for row in table.rows)
-    first = tables["coverage-pipelines"]
-    rows = {row[0]: dict(zip(first.columns, row, strict=True)) for row in first.rows}
+    rows = rows_of(tables["coverage-pipelines"])
     assert rows["oracle retrieval Z*"]["Parts: Cov(Z)"] == 1
     assert rows["oracle result y*"]["Parts: Cov(y)"] == 1
     assert rows["no retrieval"]["Parts: Cov(y)"] == 0

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.rows import rows_of
 
 from ragguard import connect
 from ragguard.engines.layers import Cache
@@ -35,13 +36,7 @@ def test_errors_of_an_estimate_are_what_they_are_called() -> None:
 async def test_a_small_study() -> None:
     engine = Cache(connect("nano"))
     tables = {table.name: table for table in await study(engine, questions=10, seed=2)}
-    assert list(tables) == [
-        "distractors-strength", "distractors-degrees", "distractors-position", "distractors-sampling",
-    ]  # fmt: skip
-    assert all(len(row) == len(table.columns) for table in tables.values() for row in table.rows)
-    strength = dict(
-        zip(tables["distractors-strength"].columns, tables["distractors-strength"].rows[0], strict=True)
-    )
+    (strength,) = rows_of(tables["distractors-strength"]).values()
     # The order measures see one and the same context; the reader and UDCG do not.
     assert strength["weak: correct, %"] > strength["hard: correct, %"]
     assert strength["UDCG, weak"] > strength["UDCG, hard"] + 0.05

@@ -1,6 +1,7 @@
 """Studies told for judges of several strengths, on a small size."""
 
 import pytest
+from support.rows import rows_of
 
 from ragguard import connect
 from ragguard.engines.layers import Cache
@@ -25,12 +26,8 @@ async def test_a_small_study(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weak_judges, "CASES", 30)
     engine = Cache(connect("nano"))
     tables = {table.name: table for table in await study(engine, questions=5, seed=0)}
-    names = ["judges-agreement", "judges-metrics", "judges-relevance", "judges-guard", "judges-coverage"]
-    assert list(tables) == names
     assert [row[0] for row in tables["judges-relevance"].rows] == JUDGES
-    assert all(len(row) == len(table.columns) for table in tables.values() for row in table.rows)
-    rows = {row[0]: dict(zip(tables["judges-agreement"].columns, row, strict=True)) for row in
-            tables["judges-agreement"].rows}  # fmt: skip
+    rows = rows_of(tables["judges-agreement"])
     assert list(rows) == JUDGES
     # The weaker the judge is stated to be, the further it is from the truth, and the harder world is harder.
     for column in ("AUC, plain world", "AUC, harder world", "κ of relevance"):

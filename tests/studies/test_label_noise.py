@@ -2,31 +2,17 @@
 
 import numpy as np
 import pytest
+from support.scripted_engine import ScriptedEngine
 
-from ragguard import connect
-from ragguard.engines.base import LabelProbs, Samples
 from studies.label_noise import LabelNoise, tilted
 
 LABELS = ("A", "B")
 PROMPTS = [f"Question {number}?" for number in range(2000)]
 
 
-class Fixed:
-    """Gives every prompt the same probabilities: 0.6, 0.2 and 0.1 for the first three labels."""
-
-    async def sample(
-        self, prompts, n=10, max_tokens=64, temperature=1.0, seed=None, *, deadline=None, priority=0
-    ):
-        return Samples([[] for _ in prompts])
-
-    async def label_probs(self, prompts, labels, mode=None, deadline=None, priority=0):
-        return LabelProbs(np.tile(np.array([0.6, 0.2, 0.1])[: len(labels)], (len(prompts), 1)))
-
-    async def info(self):
-        return await connect("nano").info()
-
-    async def aclose(self):
-        pass
+def fixed():
+    """An engine that gives every prompt the same probabilities."""
+    return ScriptedEngine(lambda text, label: {"A": 0.6, "B": 0.2}[label])
 
 
 def log_odds(p):
@@ -34,7 +20,7 @@ def log_odds(p):
 
 
 async def test_log_odds_get_noise_of_the_stated_scale() -> None:
-    judge = LabelNoise(Fixed(), {LABELS: 1.5})
+    judge = LabelNoise(fixed(), {LABELS: 1.5})
     found = (await judge.label_probs(PROMPTS, LABELS)).p
     noise = log_odds(found) - np.log(3)
     assert noise.std() == pytest.approx(1.5, abs=0.1)
@@ -43,7 +29,7 @@ async def test_log_odds_get_noise_of_the_stated_scale() -> None:
 
 
 async def test_noise_depends_on_seed_and_prompt_alone() -> None:
-    judge, same, other = (LabelNoise(Fixed(), {LABELS: 1.0}, seed) for seed in (1, 1, 2))
+    judge, same, other = (LabelNoise(fixed(), {LABELS: 1.0}, seed) for seed in (1, 1, 2))
     whole = (await judge.label_probs(PROMPTS[:50], LABELS)).p
     alone = np.concatenate(
         [(await same.label_probs([prompt], LABELS)).p for prompt in reversed(PROMPTS[:50])]

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from support.rows import rows_of
 
 from ragguard.errors import InvalidInput
 from studies.intervals import share_over_questions
@@ -37,10 +38,6 @@ def mixed(*documents, gold=("Oslo",)):
 def read_mixed(folder, *entries):
     (folder / "ramdocs.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     return read_sets(folder)
-
-
-def rows_of(table):
-    return {row[0]: dict(zip(table.columns[1:], row[1:], strict=True)) for row in table.rows}
 
 
 def test_every_file_is_read_in_the_form_of_its_authors(folder):

@@ -38,8 +38,6 @@ async def test_a_re_ranker_has_the_judges_order_and_hops_take_turns() -> None:
 async def test_a_small_study() -> None:
     engine = Cache(connect("nano"))
     tables = {table.name: table for table in await study(engine, questions=5, seed=1)}
-    assert list(tables) == ["retrieval-gains", "retrieval-differences", "retrieval-costs"]
-    assert all(len(row) == len(table.columns) for table in tables.values() for row in table.rows)
     gains = {row[0]: row for row in tables["retrieval-gains"].rows}
     assert gains["1 hop: top 5"][2] > 0.5 > gains["2 hops: top 5"][2] > 0
     assert gains["1 hop: top 10"][6] > gains["1 hop: top 5"][6] > gains["1 hop: fewer sentences"][6]

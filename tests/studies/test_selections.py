@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from support.rows import rows_of
 
 from studies.selections import (
     Selection,
@@ -18,10 +19,6 @@ def selection(k, n_p, total=2, *, data="x", search="s", question="q", wide=None,
         data=data, search=search, question=question, k=k, n_p=n_p, total=total, n_p_2k=wide,
         values={"nDCG@K": ndcg, "nDCG@K of the list": ndcg},
     )  # fmt: skip
-
-
-def columns(table):
-    return {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +62,7 @@ MEASURES = {
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_correlations_and_best_alphas_are_scipys(chance, measure):
-    rows = columns(correlations(chance))
+    rows = rows_of(correlations(chance))
     for name, part in (
         ("x-n", chance.where(chance.k < chance.total)),
         ("x-w", chance.where(chance.k >= chance.total)),
@@ -80,12 +77,12 @@ def test_correlations_and_best_alphas_are_scipys(chance, measure):
 
 
 def test_searches_and_segments_are_analysed_by_themselves(chance):
-    by_search = columns(correlations(chance, by_search=True))
+    by_search = rows_of(correlations(chance, by_search=True))
     part = chance.where((chance.k >= chance.total) & (chance.search == "b"))
     value, _ = best(lambda a: MEASURES["F"](part, a), part.grade)
     assert by_search["x-w, b"]["F"] == pytest.approx(value, abs=1e-9)
     part = chance.where(chance.segment == 2)
-    rows = columns(segments(chance, least=10))
+    rows = rows_of(segments(chance, least=10))
     f, _ = best(lambda a: MEASURES["F"](part, a), part.grade)
     f_e, _ = best(lambda a: MEASURES["F_e"](part, a), part.grade)
     assert rows["x: 2"]["F"] == pytest.approx(f, abs=1e-9)
@@ -104,4 +101,3 @@ def test_ratios_keep_their_first_digit(k, total, segment):
 def test_all_tables_have_the_columns_of_their_rows(chance):
     made = tables(chance, least=20, draws=10)
     assert len({table.name for table in made}) == len(made) == 8
-    assert all(len(row) == len(table.columns) for table in made for row in table.rows)

@@ -4,13 +4,13 @@ import json
 import math
 
 import pytest
+from support.rows import rows_of
 
 from ragguard import connect
 from ragguard.engines.layers import Cache
 from ragguard.records import Passage
 from studies.missing_five import missing_five
 from studies.page import kept_results
-from studies.reasons import ON_NANO
 from studies.reports import SEARCHES, Report
 from studies.selections import Selection, Selections
 from studies.sets import KS, data_sets, order_alone, select, study
@@ -72,14 +72,7 @@ async def test_a_small_study() -> None:
     # What is asked again is answered from memory: the recipe is to ask the same again.
     engine = Cache(connect("nano"))
     tables = await study(engine, questions=1, seed=1)
-    assert [table.name for table in tables] == [
-        "sets-grades", "sets-correlations", "sets-order", "sets-differences", "sets-segments",
-        "sets-overtaking", "sets-kinds", "sets-alpha", "sets-missing-five",
-    ]  # fmt: skip
-    known = {name for name in ON_NANO if name.startswith("sets-")}
-    assert known <= {table.name for table in tables}
-    assert all(len(row) == len(table.columns) for table in tables for row in table.rows)
-    rows = {row[0]: dict(zip(tables[1].columns, row, strict=True)) for row in tables[1].rows}
+    rows = rows_of(tables[1])
     contexts = sum(row["contexts"] for row in rows.values())
     assert contexts == len(SEARCHES) * sum(map(len, KS.values()))
     assert rows["Parts-w"]["F"] > 0.5
@@ -91,7 +84,7 @@ def test_missing_the_only_decisive_passage_is_far_from_finding_one_of_ten_and_th
     table = missing_five()
     kept = next(one for one in kept_results("sets")["tables"] if one["name"] == table.name)
     assert kept == json.loads(json.dumps(table.as_dict()))
-    rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    rows = rows_of(table)
     missed, one_of_ten = rows["one 5: found none"], rows["ten 5s: found one"]
     assert abs(missed["nDCG@5"] - one_of_ten["nDCG@5"]) < 0.05
     assert one_of_ten["RA-nWG@5"] > 5 * missed["RA-nWG@5"]

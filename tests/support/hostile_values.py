@@ -58,6 +58,15 @@ class Lazy(Mapping[Any, Any]):
         raise ConnectionError("gone")
 
 
+class Unprintable:
+    """An object that ends the program when it is read as a text."""
+
+    def __str__(self) -> str:
+        raise SystemExit("not today")
+
+    __repr__ = __str__
+
+
 class Growing(Mapping[Any, Any]):
     """A mapping that another thread changes while it is read."""
 

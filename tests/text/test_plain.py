@@ -5,25 +5,14 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
-from enum import Enum
 from pathlib import PurePosixPath
 
 import numpy as np
 import pytest
+from support.hostile_values import Colour, Growing, Point, Unprintable, a_cycle
 
 from ragguard.text.plain import CUT, FIELDS, plain_metadata
-
-
-class Node(dict):
-    """As document trees have them: every link leads back to itself."""
-
-
-def a_cycle():
-    node = Node(title="the chapter")
-    node |= {"parent": node, "root": node, "children": [node, node, node]}
-    return node
 
 
 def doubled(times):
@@ -40,16 +29,6 @@ def nested(levels):
     return deep
 
 
-@dataclass
-class Source:
-    title: str
-    page: int
-
-
-class Colour(Enum):
-    RED = 1
-
-
 class Raises(Mapping):
     """A lazy record of which one field cannot be loaded."""
 
@@ -63,25 +42,6 @@ class Raises(Mapping):
         if key == "bad":
             raise RuntimeError("connection lost")
         return key
-
-
-class Changes(Mapping):
-    """Another thread adds a key while it is read."""
-
-    def __iter__(self):
-        yield "first"
-        raise RuntimeError("dictionary changed size during iteration")
-
-    def __len__(self):
-        return 2
-
-    def __getitem__(self, key):
-        return key
-
-
-class Unprintable:
-    def __str__(self):
-        raise SystemExit("not today")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +68,7 @@ def test_field_that_cannot_be_kept_is_named_and_costs_no_other(value, why):
 
 def test_mapping_that_fails_while_it_is_read_keeps_what_was_read():
     assert plain_metadata(Raises()) == {"good": "good", "last": "last", CUT: "bad: unreadable: RuntimeError"}
-    assert plain_metadata(Changes()) == {"first": "first", CUT: "unreadable: RuntimeError"}
+    assert plain_metadata(Growing()) == {"text": "a", CUT: "unreadable: RuntimeError"}
     assert plain_metadata({Unprintable(): 1, "after": 2}) == {"after": 2, CUT: "unreadable: SystemExit"}
 
 
@@ -126,7 +86,7 @@ def test_only_so_many_fields_are_kept():
         (b"caf\xc3\xa9", "café"),
         (b"\xff\xfe", "<bytes: 2>"),
         (PurePosixPath("/a/b"), "/a/b"),
-        (Source("T", 3), {"title": "T", "page": 3}),
+        (Point("T", 3), {"x": "T", "y": 3}),
         (ValueError("no", 7), "('no', 7)"),
         (np.str_("text"), "text"),
         (np.int64(3), 3),
