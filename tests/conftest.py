@@ -9,10 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from support.captured import Captured
 from support.clock import Clock
 from support.environments import VLLM
+from support.scripted_engine import ScriptedEngine
 from support.vllm_server import VllmServer, serve
 
+from ragguard import RagGuard
 from ragguard.engines.layers import Patience
 from ragguard.runtime import circuit_breaker
 from ragguard.runtime.faults import NOTICES
@@ -69,6 +72,12 @@ def breaker_clock(monkeypatch):
 
 
 @pytest.fixture
+def captured():
+    """An intake that keeps the events of one test."""
+    return Captured()
+
+
+@pytest.fixture
 def path_in_memory(tmp_path):
     """A folder in memory where the machine has room for one: a test that syncs hundreds of times waits for no disk."""
     memory = Path("/dev/shm")
@@ -77,6 +86,22 @@ def path_in_memory(tmp_path):
         return
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Makes a RagGuard over a store in the test's folder, on an engine that judges all alike; closes it at the end."""
+    made = []
+
+    def guard(engine=None, **more):
+        engine = engine or ScriptedEngine(label=lambda text, label: 0.4)
+        options = {"store": tmp_path / "s.db", "scorers": ("utility",), "exit_timeout": 0.5, **more}
+        made.append(RagGuard(engine, **options))
+        return made[-1]
+
+    yield guard
+    for one in made:
+        one.close(2.0)
 
 
 @pytest.fixture(scope="session")

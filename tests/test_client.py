@@ -21,21 +21,6 @@ from ragguard.scorers.plan import Plan
 GERMAN = Language(articles=("das",), abstentions=("Weiß nicht.",))
 
 
-@pytest.fixture
-def make(tmp_path):
-    made = []
-
-    def guard(engine=None, **more):
-        engine = engine or ScriptedEngine(label=lambda text, label: 0.4)
-        options = {"store": tmp_path / "s.db", "scorers": ("utility",), "exit_timeout": 0.5, **more}
-        made.append(RagGuard(engine, **options))
-        return made[-1]
-
-    yield guard
-    for one in made:
-        one.close(2.0)
-
-
 def capture(rg, question="who founded the firm?", **more):
     with rg.run(question, **more) as run:
         run.retrieved("firm", [Passage("Nordvik is a firm", "p1"), Passage("bread", "p2")])

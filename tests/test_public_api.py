@@ -3,12 +3,11 @@
 import ast
 import inspect
 import re
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from support.program import run_program
 
 import ragguard
 
@@ -79,14 +78,24 @@ def test_an_unknown_name_is_an_attribute_error():
         ragguard.nonsense  # noqa: B018
 
 
-def test_no_framework_is_imported_with_the_package_and_its_names():
-    code = (
-        "import sys, ragguard\n"
-        "for name in ragguard.__all__: getattr(ragguard, name)\n"
-        f"print([m for m in {FRAMEWORKS!r} if m in sys.modules])"
-    )
-    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert seen.stdout.strip() == "[]"
+CAPTURE = """
+from ragguard.capture.handle import RunHandle
+from ragguard.capture.recorder import Recorder
+with RunHandle(Recorder(lambda event: None), "q") as run: run.retrieved("hop", ["a"])
+"""
+
+
+@pytest.mark.parametrize(("code", "absent"), [
+    ("import ragguard\nfor name in ragguard.__all__: getattr(ragguard, name)", FRAMEWORKS),
+    ("from ragguard.metrics import udcg, find; udcg([0.5])", ("scipy", "sklearn", "pandas", "httpx", "opentelemetry")),
+    (CAPTURE, ("opentelemetry",)),
+    ("from ragguard.capture.snapshot import passages_of; passages_of([('a', 0.5), {'text': 'b'}])", ("numpy",)),
+    ("import ragguard.pytest_gate", ("numpy", "rich")),  # pytest loads it wherever ragguard is installed
+], ids=["package", "metrics", "capture", "passages", "gate"])  # fmt: skip
+def test_what_a_part_does_not_need_is_not_imported(code, absent):
+    loaded = set(run_program(f"{code}\nimport sys; print(*sys.modules)").stdout.split())
+    assert "ragguard" in loaded
+    assert not loaded & {*FRAMEWORKS, *absent}
 
 
 def shown():

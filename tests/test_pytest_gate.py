@@ -1,9 +1,8 @@
 """The pytest fixture, in a test suite of its own as a user would have it."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
+
+from support.program import run_suite
 
 from ragguard.records import RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_scores
@@ -49,24 +48,13 @@ def test_the_gate_passes_and_fails(tmp_path):
         )
     write_scores([scored(number, 0.5) for number in range(10)], tmp_path / "half.jsonl")
     (tmp_path / "test_gate.py").write_text(SUITE)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "ragguard.pytest_gate", "-p", "no:cacheprovider", str(tmp_path)],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-    )  # fmt: skip
-    assert "2 failed, 3 passed" in done.stdout, done.stdout + done.stderr
-    assert "ragguard_gate: nothing.db" in done.stdout
-    assert "Traceback" not in done.stdout
-    assert "FAILED: udcg < -0.05; the difference is -0.1 (-0.100 … -0.100)" in done.stdout
+    printed = run_suite(tmp_path)
+    assert "2 failed, 3 passed" in printed, printed
+    assert "ragguard_gate: nothing.db" in printed
+    assert "Traceback" not in printed
+    assert "FAILED: udcg < -0.05; the difference is -0.1 (-0.100 … -0.100)" in printed
 
 
 def test_gate_is_installed_with_the_package():
     pyproject = (ROOT / "pyproject.toml").read_text()
     assert 'ragguard_gate = "ragguard.pytest_gate"' in pyproject
-
-
-def test_suites_that_do_not_use_it_do_not_wait_for_it():
-    """pytest loads it wherever ragguard is installed."""
-    code = "import sys, ragguard.pytest_gate; print('numpy' in sys.modules, 'rich' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.split() == ["False", "False"]

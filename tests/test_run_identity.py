@@ -8,22 +8,9 @@ from dataclasses import replace
 import pytest
 from support.program import run_program
 
-from ragguard import Passage, RagGuard, RetrievalStep, Run
+from ragguard import Passage, RetrievalStep, Run
 from ragguard.capture.events import RunEnded, RunNames, RunStarted, StepEnded
 from ragguard.storage.sqlite.store import Store
-
-
-@pytest.fixture
-def make(tmp_path):
-    made = []
-
-    def guard(**more):
-        made.append(RagGuard("nano", **{"store": tmp_path / "s.db", "scorers": (), **more}))
-        return made[-1]
-
-    yield guard
-    for one in made:
-        one.close(2.0)
 
 
 def stored(rg):
@@ -58,7 +45,7 @@ def whole(id, question, *hops):
 
 @pytest.mark.parametrize("store", ["file", "memory"])
 def test_id_used_again_after_its_run_has_ended_names_the_latest_run(make, caplog, store):
-    rg = make(**({} if store == "file" else {"store": None}))
+    rg = make(scorers=(), **({} if store == "file" else {"store": None}))
     first, second = capture(rg, "one", "1", "2", id="x"), capture(rg, "two", "3", id="x")
     assert stored(rg) == [whole("x", "one", "1", "2"), whole("x", "two", "3")]
     assert rg.store.run("x").id == second.id
@@ -68,7 +55,7 @@ def test_id_used_again_after_its_run_has_ended_names_the_latest_run(make, caplog
 
 @pytest.mark.parametrize("store", ["file", "memory"])
 async def test_id_of_a_live_run_is_refused_a_merge_with_one_warning(make, store, caplog):
-    rg = make(**({} if store == "file" else {"store": None}))
+    rg = make(scorers=(), **({} if store == "file" else {"store": None}))
     both = asyncio.Barrier(2)
 
     async def one(question):
@@ -125,7 +112,7 @@ def test_two_processes_at_once_on_one_store(make, tmp_path):
     for process in processes:
         process.communicate(timeout=120)
         assert process.returncode == 0
-    runs = list(make().runs())
+    runs = list(make(scorers=()).runs())
     assert len({run.id for run in runs}) == 100
     for run in runs:
         assert run.references == [run.question] == [run.answer]
@@ -134,7 +121,7 @@ def test_two_processes_at_once_on_one_store(make, tmp_path):
 
 
 def test_the_run_continues_where_it_says_so(make, caplog):
-    rg = make()
+    rg = make(scorers=())
     capture(rg, "one", "1", "2", id="x")
     with rg.run(resume="x") as run:
         run.retrieved("3", [Passage("c")])
@@ -146,7 +133,7 @@ def test_the_run_continues_where_it_says_so(make, caplog):
 
 
 def test_resuming_what_is_not_there_begins_it_and_the_log_says_so(make, caplog):
-    rg = make()
+    rg = make(scorers=())
     capture(rg, "one", "1", id="conversation-7")
     capture(rg, "two", "2", resume="conversation-8")
     capture(rg, "three", "3", resume="conversation-7")
@@ -157,7 +144,7 @@ def test_resuming_what_is_not_there_begins_it_and_the_log_says_so(make, caplog):
 
 
 def test_resuming_a_run_that_is_open_joins_it(make):
-    rg = make()
+    rg = make(scorers=())
     with rg.run("one", id="x") as outer:
         outer.retrieved("1", [Passage("a")])
         with rg.run("two", resume="x") as inner:
@@ -191,12 +178,12 @@ rg.close()
 def test_a_run_continues_in_another_process_also_after_a_kill(make, tmp_path, end):
     run_program(CONTINUES, tmp_path / "s.db", "one", "1", "", end, check=end == "end")
     run_program(CONTINUES, tmp_path / "s.db", "", "2", "Ada", "end")
-    assert stored(make()) == [("x", "one", None, [(0, "1"), (1, "2")], "Ada", "ok")]
+    assert stored(make(scorers=())) == [("x", "one", None, [(0, "1"), (1, "2")], "Ada", "ok")]
 
 
 def test_the_end_of_an_earlier_part_does_not_end_a_later_one(make, tmp_path):
     """A worker that is still at it when another one takes over, and stops afterwards."""
-    one, two = make(), make()
+    one, two = make(scorers=()), make(scorers=())
     with one.run("one", id="x") as first:
         first.retrieved("1", [Passage("a")])
         one.flush(10)
@@ -211,7 +198,7 @@ def test_the_end_of_an_earlier_part_does_not_end_a_later_one(make, tmp_path):
 
 
 async def test_run_that_is_given_to_score_replaces_the_stored_one_and_no_captured_one(make):
-    rg = make()
+    rg = make(scorers=())
     await rg.score(Run("x", "one", answer="first"))
     await rg.score(Run("x", "one", answer="second"))
     capture(rg, "two", "2", id="x")
@@ -220,7 +207,7 @@ async def test_run_that_is_given_to_score_replaces_the_stored_one_and_no_capture
 
 
 def test_delete_by_the_application_s_id_removes_all_runs_of_that_id(make):
-    rg = make()
+    rg = make(scorers=())
     for question in ("one", "two"):
         capture(rg, question, "1", id="x")
     capture(rg, "three", "1", id="y")
@@ -229,7 +216,7 @@ def test_delete_by_the_application_s_id_removes_all_runs_of_that_id(make):
 
 
 def test_parts_of_a_run_are_sampled_alike_and_it_is_one_of_its_share(make):
-    rg = make(store=None, sample_rate=0.5)
+    rg = make(store=None, scorers=(), sample_rate=0.5)
     for n in range(200):
         for given in ({"id": f"x{n}"}, {"resume": f"x{n}"}):
             with rg.run("q", **given) as run:
@@ -240,7 +227,7 @@ def test_parts_of_a_run_are_sampled_alike_and_it_is_one_of_its_share(make):
 
 
 def test_ids_of_steps_that_the_application_gives_stand_beside_their_own(make):
-    rg = make()
+    rg = make(scorers=())
     for given in ({"id": "conv"}, {"resume": "conv"}):
         with rg.run("q", **given) as run:
             ids = [run.retrieved(query, [query], id="call_1") for query in ("one", "two")]

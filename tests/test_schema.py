@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 import multiprocessing
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.commands import ragguard
+from support.program import run_program
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 
@@ -173,11 +172,8 @@ def test_field_added_to_a_record_class_is_checked_written_and_read_everywhere(tm
         assert source.count(before) == 1, before
         source = source.replace(before, before + field)
     (package / "records.py").write_text(source)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True,
-        text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
+    done = run_program(PROGRAM, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+    assert done.stdout == "done\n"
 
 
 def test_one_reference_is_one_reference():

@@ -4,25 +4,10 @@ from __future__ import annotations
 
 import pytest
 from support.runs import a_run
-from support.scripted_engine import ScriptedEngine
 from support.scripted_pipeline import ListSink
 
-from ragguard import Passage, RagGuard
+from ragguard import Passage
 from ragguard.errors import InvalidInput
-
-
-@pytest.fixture
-def make(tmp_path):
-    made = []
-
-    def guard(**more):
-        engine = ScriptedEngine(label=lambda text, label: 0.4)
-        made.append(RagGuard(engine, **{"store": tmp_path / "s.db", "scorers": ("utility",), **more}))
-        return made[-1]
-
-    yield guard
-    for one in made:
-        one.close(2.0)
 
 
 def capture(rg, count):

@@ -2,11 +2,9 @@
 
 import io
 
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from rich.console import Console
 from support.scripted_engine import ScriptedEngine
+from support.traced import kept_spans
 
 from ragguard import Passage, RagGuard, print_hops
 from ragguard.analysis.page import write_html
@@ -98,8 +96,7 @@ def test_the_page_has_it_beside_the_hop(tmp_path):
 
 
 async def test_advice_is_a_span_under_its_step():
-    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    exporter, provider = kept_spans()
     await OtelSink(provider, capture_content=True).submit(ScoredRun(a_run()))
     spans = {span.name: span for span in exporter.get_finished_spans()}
     span, retrieval = spans["ragguard.advice"], spans["retrieval"]
@@ -114,8 +111,7 @@ async def test_advice_is_a_span_under_its_step():
 
 
 async def test_without_leave_no_text_of_it_is_on_the_span():
-    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    exporter, provider = kept_spans()
     late = Advice("continue", reasons=["secret"], status="timeout", elapsed_ms=1.0)
     await OtelSink(provider, capture_content=False).submit(ScoredRun(a_run(late)))
     span = next(span for span in exporter.get_finished_spans() if span.name == "ragguard.advice")

@@ -53,11 +53,15 @@ def scored(number):
     return ScoredRun(run, said)
 
 
+def written(folder, runs):
+    """The address of a page of these runs."""
+    write_html(overviews(runs), folder / "report.html")
+    return (folder / "report.html").as_uri()
+
+
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    path = tmp_path_factory.mktemp("page") / "report.html"
-    write_html(overviews(map(scored, range(RUNS))), path)
-    return path.as_uri()
+    return written(tmp_path_factory.mktemp("page"), map(scored, range(RUNS)))
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +112,7 @@ def test_gold_and_support_are_drawn_apart_and_nothing_has_no_minus(browser, tmp_
             if score.name == "delta_seper_total":
                 score.value, score.reference_source = (0.9, "answer") if own else (-0.001, "gold")
         runs.append(item)
-    write_html(overviews(runs), tmp_path / "report.html")
-    page = browser.open((tmp_path / "report.html").as_uri())
+    page = browser.open(written(tmp_path, runs))
     page.value("document.getElementById('charts-of-all').open = true")
     text = page.value("charts.innerText")
     told = {
@@ -160,8 +163,7 @@ def test_the_page_shows_the_number_that_the_terminal_shows(browser, tmp_path, va
         Score("delta_seper", value, "step", item.run.id, step_id=step.id, stderr=0.125)
         for step in item.run.steps
     ]
-    write_html(overviews([item]), tmp_path / "report.html")
-    page = browser.open((tmp_path / "report.html").as_uri() + "#run-001")
+    page = browser.open(written(tmp_path, [item]) + "#run-001")
     console = Console(width=150, file=io.StringIO(), record=True)
     console.print(hop_table(RunView(item.run, item.scores)))
     (shown, *_) = re.findall(r"ΔSePer (\S+ ± \S+)", console.export_text().partition("hop 1:")[2])
@@ -172,29 +174,18 @@ SAMPLED = {"seper_closed_book": 0.9, "delta_seper_total": 0.08, "delta_seper": [
 LIKELY = {"likelihood_closed_book": 0.3, "delta_likelihood_total": 0.6, "delta_likelihood": [0.1, 0.5]}
 
 
+RIGHT_ANSWER = "Belief in the right answer: before 0.90, hop 1 {}, hop 2 {}, after 0.98"
+LIKELIHOOD = "Likelihood of the right answer: before 0.30, hop 1 {}, hop 2 {}, after 0.90"
+
+
 @pytest.mark.parametrize(
     ("scores", "bars"),
     [
-        (
-            {**SAMPLED, "credit": [0.45, 0.6]},
-            "Belief in the right answer: before 0.90, hop 1 0.00, hop 2 +0.08, after 0.98",
-        ),
-        (
-            {**SAMPLED, "credit": [0.03, 0.05]},
-            "Belief in the right answer: before 0.90, hop 1 +0.03, hop 2 +0.05, after 0.98",
-        ),
-        (
-            {**SAMPLED, **LIKELY, "credit": [0.25, 0.35]},
-            "Likelihood of the right answer: before 0.30, hop 1 +0.25, hop 2 +0.35, after 0.90",
-        ),
-        (
-            {**LIKELY, "credit": [0.7, 0.8]},
-            "Likelihood of the right answer: before 0.30, hop 1 +0.10, hop 2 +0.50, after 0.90",
-        ),
-        (
-            {**LIKELY, "credit": [0.8, -0.2]},
-            "Likelihood of the right answer: before 0.30, hop 1 +0.10, hop 2 +0.50, after 0.90",
-        ),
+        ({**SAMPLED, "credit": [0.45, 0.6]}, RIGHT_ANSWER.format("0.00", "+0.08")),
+        ({**SAMPLED, "credit": [0.03, 0.05]}, RIGHT_ANSWER.format("+0.03", "+0.05")),
+        ({**SAMPLED, **LIKELY, "credit": [0.25, 0.35]}, LIKELIHOOD.format("+0.25", "+0.35")),
+        ({**LIKELY, "credit": [0.7, 0.8]}, LIKELIHOOD.format("+0.10", "+0.50")),
+        ({**LIKELY, "credit": [0.8, -0.2]}, LIKELIHOOD.format("+0.10", "+0.50")),
         ({"seper_closed_book": 0.9, "delta_seper": [0.0, 0.9]}, ""),
     ],
 )
@@ -210,8 +201,7 @@ def test_the_bars_of_belief_are_of_one_quantity_and_end_at_1_at_most(browser, tm
                 Score(name, value, "step", run.id, step_id=step.id, stderr=0.0, reference_source="gold")
                 for step, value in zip(run.steps, known, strict=True)
             ]
-    write_html(overviews([item]), tmp_path / "report.html")
-    page = browser.open((tmp_path / "report.html").as_uri() + "#run-001")
+    page = browser.open(written(tmp_path, [item]) + "#run-001")
     label = "document.querySelector('#run .sides figure svg')?.getAttribute('aria-label') ?? ''"
     assert page.value(label) == bars
 
@@ -230,21 +220,13 @@ def test_address_of_a_run_brings_it_into_view_on_a_phone_where_its_matrix_scroll
     item = scored(1)
     step = item.run.steps[0]
     step.passages = step.candidates = [Passage(f"Passage {place}.") for place in range(12)]
+    of = {"run_id": item.run.id, "step_id": step.id}
     item.scores += [
-        Score(
-            "answerability",
-            4,
-            "passage",
-            position=place + 1,
-            sub_question=0,
-            run_id=item.run.id,
-            step_id=step.id,
-        )
+        Score("answerability", 4, "passage", position=place + 1, sub_question=0, **of)
         for place in range(3, 12)
     ]
-    item.scores.append(Score("p_relevant", 0.5, "passage", position=4, run_id=item.run.id, step_id=step.id))
-    write_html(overviews([scored(2), item, scored(3)]), tmp_path / "report.html")
-    page = browser.open((tmp_path / "report.html").as_uri() + "#run-001", 390, 844)
+    item.scores.append(Score("p_relevant", 0.5, "passage", position=4, **of))
+    page = browser.open(written(tmp_path, [scored(2), item, scored(3)]) + "#run-001", 390, 844)
     assert -1 <= page.value("run.getBoundingClientRect().top") <= 844 / 2
     matrix = "document.querySelector('.matrix').parentElement"
     assert page.value(f"{matrix}.scrollWidth > {matrix}.clientWidth")
@@ -267,8 +249,7 @@ def test_run_page_keeps_each_number_in_one_line_and_the_chart_fills_its_column(b
     item.scores.append(
         Score("contested", 1.0, "run", item.run.id, label="1.2 against 1.3; 2.1 against 2.2; " * 3)
     )
-    write_html(overviews([item]), tmp_path / "report.html")
-    page = browser.open((tmp_path / "report.html").as_uri(), width)
+    page = browser.open(written(tmp_path, [item]), width)
     rows = page.value(
         "[...document.querySelectorAll('.facts-list dt')].map((one) => [one.getBoundingClientRect().right, "
         "one.nextSibling.getBoundingClientRect().left, one.nextSibling.getClientRects()[0].height])"
@@ -289,9 +270,7 @@ def test_run_page_keeps_each_number_in_one_line_and_the_chart_fills_its_column(b
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    path = tmp_path_factory.mktemp("outcomes") / "report.html"
-    write_html(overviews(map(outcome, range(13))), path)
-    return path.as_uri()
+    return written(tmp_path_factory.mktemp("outcomes"), map(outcome, range(13)))
 
 
 def test_the_head_counts_how_runs_came_out_and_each_count_opens_its_runs(browser, outcomes):
@@ -349,8 +328,7 @@ def test_no_part_of_the_page_lies_over_another_and_no_text_is_in_a_tooltip_only(
 
 
 def test_a_page_where_nothing_was_judged_says_so_and_has_no_count_of_the_misled(browser, tmp_path):
-    write_html(overviews([outcome(5), outcome(11)]), tmp_path / "report.html")
-    page = browser.open((tmp_path / "report.html").as_uri())
+    page = browser.open(written(tmp_path, [outcome(5), outcome(11)]))
     text = page.value("outcomes.innerText")
     assert "2\nnot judged" in text
     assert "No answer was judged" in text

@@ -9,19 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_core.documents import Document
-from support.captured import Captured
 
 import ragguard
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
-from ragguard.runtime.faults import NOTICES
-
-
-@pytest.fixture
-def captured():
-    return Captured()
 
 
 @pytest.fixture
@@ -29,11 +22,6 @@ def recorder(captured):
     recorder = Recorder(captured)
     yield recorder
     assert (recorder.faults.count, len(recorder.here.runs), len(recorder.here.steps)) == (0, 0, 0)
-
-
-@pytest.fixture(autouse=True)
-def _said_anew():
-    NOTICES.forget()
 
 
 @ragguard.retrieval

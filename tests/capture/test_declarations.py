@@ -5,19 +5,12 @@ from __future__ import annotations
 import logging
 
 import pytest
-from support.captured import Captured
 
 from ragguard import RagGuard
 from ragguard.capture.declarations import CallLog, checked_tools, warn_of_unknown
 from ragguard.capture.events import RunEnded
-from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
-
-
-@pytest.fixture
-def recorder():
-    return Recorder(Captured())
 
 
 def warnings(caplog):

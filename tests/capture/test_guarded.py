@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from support.captured import Captured
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.events import RunEnded
@@ -16,11 +15,6 @@ A, B, C = (
     Passage("Hagblad was born in Ashwick.", "b"),
     Passage("No.", "c"),
 )
-
-
-@pytest.fixture
-def captured():
-    return Captured()
 
 
 @pytest.fixture

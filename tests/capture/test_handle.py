@@ -19,16 +19,6 @@ from ragguard.records import Passage
 from ragguard.runtime.faults import NOTICES
 
 
-@pytest.fixture
-def captured():
-    return Captured()
-
-
-@pytest.fixture
-def recorder(captured):
-    return Recorder(captured)
-
-
 def test_a_run_by_hand(recorder, captured):
     with RunHandle(recorder, "who?", references="Ada Berg", name="manual", metadata={"user": 1}) as run:
         first = run.retrieved("firm in Oslo", ["a", Passage("b", "2", 0.5)], tool="search")

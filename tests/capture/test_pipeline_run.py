@@ -6,24 +6,12 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from support.captured import Captured
 
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.pipeline_run import PipelineRun, ToolEnd, tool_ended
-from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import json_items
 from ragguard.capture.tool_outputs import ToolResult
 from ragguard.records import Passage
-
-
-@pytest.fixture
-def captured() -> Captured:
-    return Captured()
-
-
-@pytest.fixture
-def recorder(captured) -> Recorder:
-    return Recorder(captured)
 
 
 def retrieves(run: PipelineRun) -> None:

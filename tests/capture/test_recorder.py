@@ -16,12 +16,6 @@ from ragguard.capture.events import Delivered, RunEnded, RunStarted, StepEnded
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import WholeRun
 from ragguard.records import Decision, Passage
-from ragguard.runtime.faults import NOTICES
-
-
-@pytest.fixture
-def captured():
-    return Captured()
 
 
 @pytest.fixture
@@ -306,11 +300,6 @@ def test_hook_that_runs_inside_a_hook_is_recorded_without_a_deadlock():
 
 
 PASSAGES = ["Ada Berg founded Nordvik."]
-
-
-@pytest.fixture(autouse=True)
-def _said_anew():
-    NOTICES.forget()
 
 
 @pytest.fixture

@@ -61,7 +61,3 @@ def test_name_that_is_none_gets_those_most_like_it():
     assert "Did you mean report?" in CliRunner().invoke(app, ["repot"]).output
     done = CliRunner().invoke(app, ["report", "--cause", "misledd"])
     assert "misled (did you mean that?); known are" in done.output
-
-
-def test_the_command_that_went_is_unknown():
-    assert CliRunner().invoke(app, ["watch"]).exit_code == 2

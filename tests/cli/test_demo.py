@@ -1,14 +1,12 @@
 """`ragguard demo` as a stranger runs it: what it prints, what it leaves, what it says where a framework is missing."""
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from support.commands import ragguard
+from support.program import environment, run_program
 
 from ragguard.cli import demo
 from ragguard.storage.files.runfile import read_runs
@@ -22,13 +20,9 @@ ROOT = Path(__file__).parents[2]
 def shown(tmp_path_factory):
     """The demonstration in a fresh process and folder, at the width of a small terminal."""
     folder = tmp_path_factory.mktemp("demo")
-    path = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
-    done = subprocess.run(
-        [sys.executable, "-c", "from ragguard.cli import main; main()", "demo"],
-        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"},
-        cwd=folder, capture_output=True, encoding="utf-8", timeout=240, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    variables = environment() | {"COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
+    code = "from ragguard.cli import main; main()"
+    done = run_program(code, "demo", env=variables, cwd=folder, encoding="utf-8", timeout=240)
     assert done.stderr == ""
     return done.stdout, folder / "demo-out"
 

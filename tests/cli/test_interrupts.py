@@ -1,9 +1,7 @@
 """Ctrl-C while a command still loads its modules is one sentence, as it is later."""
 
-import subprocess
-import sys
-
 import pytest
+from support.program import run_program
 
 PROGRAM = """
 import sys
@@ -21,9 +19,7 @@ main()
 
 @pytest.mark.parametrize("module", ["ragguard.cli.app", "ragguard.cli.metrics", "ragguard.metrics.registry"])
 def test_an_interrupt_while_modules_are_loaded_is_one_sentence(module):
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, module], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_program(PROGRAM, module, check=False)
     assert done.returncode == 130
     assert done.stderr.strip() in ("", "ragguard: stopped")
     assert "Traceback" not in done.stderr

@@ -3,13 +3,12 @@
 import asyncio
 import json
 
-import numpy as np
 import pytest
 from support.commands import ragguard
+from support.scripted_engine import ScriptedEngine
 
 from ragguard import RagGuard, connect, read_runs, write_runs
 from ragguard.cli.questions import ReferenceReport, questions_of, read_reports
-from ragguard.engines import EngineInfo, LabelProbs, Sample, Samples
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import InvalidInput, RunFormatError, ScoringError
 
@@ -26,37 +25,19 @@ WRITTEN = {
 ANSWERED = {("founded Corwell Mills?", "Almberg founded"): 5, ("When was", "in 1921"): 4}
 
 
-class Judge:
-    """Writes what the task asks for; rates a passage by the words that it shares with the sub-question."""
+def written(text, index):
+    """What the judge writes for a task."""
+    return next(answer for task, answer in WRITTEN.items() if task in text)
 
-    async def sample(
-        self, prompts, n=10, max_tokens=64, temperature=1.0, seed=None, *, deadline=None, priority=0
-    ):
-        said = [
-            next(text for task, text in WRITTEN.items() if task in one.messages[-1].content)
-            for one in prompts
-        ]
-        return Samples([[Sample(text, (-0.1,))] for text in said])
 
-    async def label_probs(self, prompts, labels, mode=None, deadline=None, priority=0):
-        p = np.full((len(prompts), len(labels)), 0.01)
-        for row, prompt in enumerate(prompts):
-            text = prompt.messages[-1].content
-            rated = (rating for words, rating in ANSWERED.items() if all(one in text for one in words))
-            p[row, next(rated, 1)] = 0.9
-        return LabelProbs(p)
-
-    async def info(self):
-        return EngineInfo(
-            model="judge", kind="own", fingerprint="judge/1", capabilities=frozenset({"exact_labels"})
-        )
-
-    async def aclose(self):
-        pass
+def rated(text, rating):
+    """How likely the judge gives a rating, by the words that a passage shares with the sub-question."""
+    known = (best for words, best in ANSWERED.items() if all(word in text for word in words))
+    return 0.9 if rating == str(next(known, 1)) else 0.01
 
 
 def made(report=REPORT):
-    return asyncio.run(questions_of(report, connect(Judge()), load_prompts("default")))
+    return asyncio.run(questions_of(report, connect(ScriptedEngine(rated, written)), load_prompts("default")))
 
 
 def test_sub_questions_are_those_that_a_passage_answers():

@@ -30,13 +30,10 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool, RetrieverTool, ToolMetadata
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support import langchain_parts, llamaindex_parts
-from support.captured import Captured
 from support.guards import assert_spans_tell, guarding, judging
 from support.scripted_engine import ScriptedEngine
+from support.traced import kept_spans
 
 import ragguard
 import ragguard_haystack
@@ -338,11 +335,6 @@ class Haystack(Framework):
         pipeline.run({"retriever": {"query": QUESTION}, "prompt": {"question": QUESTION}, **given})
 
 
-@pytest.fixture
-def captured() -> Captured:
-    return Captured()
-
-
 @pytest.fixture(params=[LangChain, LlamaIndex, Haystack])
 def framework(request, captured):
     """Whatever a test does, the recorder sees no fault and is left empty."""
@@ -560,8 +552,7 @@ def test_guard_that_cannot_judge_keeps_everything(framework, captured, fault, st
 @pytest.mark.parametrize("make", [LangChain, LlamaIndex, Haystack])
 def test_guarded_step_is_scored_before_and_after_and_its_spans_tell_what_was_dropped(make, tmp_path):
     engine = ScriptedEngine(label=lambda text, label: judging("a 1 about" if "river" in text else "", label))
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    exporter, provider = kept_spans()
     with RagGuard(
         engine=engine, scorers=("utility",), store=tmp_path / "runs.db", tracer_provider=provider
     ) as rg:

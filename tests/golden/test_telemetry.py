@@ -9,19 +9,16 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.fixed_runs import START, fixed_runs
 from support.golden import compare
+from support.traced import kept_spans
 
 from ragguard.telemetry.otel import OtelSink
 
 
 @pytest.mark.parametrize("content", [False, True], ids=["spans", "spans-with-content"])
 async def test_spans_and_their_attributes(content, request):
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    exporter, provider = kept_spans()
     meter = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
     sink = OtelSink(provider, meter_provider=meter, capture_content=content)
     for scored in fixed_runs():

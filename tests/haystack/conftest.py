@@ -6,15 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 from haystack import tracing
-from support.captured import Captured
 
 from ragguard.capture.recorder import Recorder
 from ragguard_haystack import instrument, uninstrument
-
-
-@pytest.fixture
-def captured() -> Captured:
-    return Captured()
 
 
 @pytest.fixture

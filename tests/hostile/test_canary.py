@@ -11,11 +11,9 @@ from itertools import count
 from urllib.parse import quote
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.commands import ragguard
 from support.misbehaving_server import Reply, serving
+from support.traced import kept_spans
 
 from ragguard import DistractorGuard, Passage, RagGuard, connect
 from ragguard.records import RetrievalStep, Run
@@ -81,7 +79,7 @@ def a_run(number):
 def test_no_output_holds_a_secret(tmp_path, monkeypatch, caplog, how):
     caplog.set_level(logging.DEBUG)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    echo, spans = Echo(), InMemorySpanExporter()
+    echo, (spans, provider) = Echo(), kept_spans()
     with serving(echo.handle) as url:
         if how == "key":
             monkeypatch.setenv("RAGGUARD_API_KEY", KEY + "\n")
@@ -89,7 +87,7 @@ def test_no_output_holds_a_secret(tmp_path, monkeypatch, caplog, how):
         else:
             monkeypatch.delenv("RAGGUARD_API_KEY", raising=False)
             url = url.replace("://", f"://{quote(USER, safe='')}:{quote(PASSWORD, safe='')}@")
-        outputs = outputs_of(url, tmp_path, spans)
+        outputs = outputs_of(url, tmp_path, provider)
     gc.collect()  # the guards' connections, whose loops have ended, are this test's and nobody else's
     assert echo.asked > 3 * len(FORMS)
     outputs["log"] = caplog.text
@@ -100,10 +98,8 @@ def test_no_output_holds_a_secret(tmp_path, monkeypatch, caplog, how):
     assert {name: leaks(text) for name, text in outputs.items() if leaks(text)} == {}
 
 
-def outputs_of(url, folder, spans):
+def outputs_of(url, folder, provider):
     """What ragguard says, wherever it says anything, of a server that refuses every request."""
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(spans))
     phoenix = PhoenixSink(url.removesuffix("/v1"))
     rg = RagGuard(
         url, store=folder / "s.db", scorers=("utility",), sinks=[phoenix], tracer_provider=provider,
@@ -142,9 +138,9 @@ def outputs_of(url, folder, spans):
     commands = {
         "doctor": ["doctor", url],
         "score": ["score", folder / "runs.jsonl", "--engine", url, "--store", folder / "cli.db"],
-        "terminal": ["report", str(folder / "s.db")],
-        "one run": ["report", str(folder / "s.db"), "--run", runs[0].id],
-        "page": ["report", str(folder / "s.db"), "--html", str(folder / "page.html")],
+        "terminal": ["report", folder / "s.db"],
+        "one run": ["report", folder / "s.db", "--run", runs[0].id],
+        "page": ["report", folder / "s.db", "--html", folder / "page.html"],
     }
     for name, arguments in commands.items():
         result = ragguard(*arguments)

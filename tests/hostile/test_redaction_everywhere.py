@@ -16,11 +16,9 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from llama_index.core.base.base_retriever import BaseRetriever as LlamaIndexRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.commands import ragguard
 from support.scripted_engine import ScriptedEngine
+from support.traced import kept_spans
 
 from ragguard import Passage, RagGuard
 from ragguard.capture.events import StepEnded
@@ -56,9 +54,7 @@ class Shop:
     """A whole RagGuard with everything that it writes: a store, spans, a report."""
 
     def __init__(self, folder, redact=redact, engine=None):
-        self.folder, self.spans = folder, InMemorySpanExporter()
-        provider = TracerProvider()
-        provider.add_span_processor(SimpleSpanProcessor(self.spans))
+        self.folder, (self.spans, provider) = folder, kept_spans()
         self.rg = RagGuard(
             engine or ScriptedEngine(label=lambda text, label: 0.4), store=folder / "s.db", scorers=("utility",),
             redact=redact, tracer_provider=provider, capture_content=True,
@@ -201,16 +197,16 @@ def test_llamaindex(tmp_path):
     assert_nothing_left(shop.written())
 
 
-class Quoting(ScriptedEngine):
-    """Refuses, and says what it was asked."""
-
-    async def label_probs(self, prompts, labels, mode=None, deadline=None, priority=0):
-        raise EngineRejected(f"400, the server said: cannot tokenize {prompts[0]!r}")
+def refusing(call):
+    """Refuses, and says what was asked."""
+    return EngineRejected(f"400, the server said: cannot tokenize {call.prompts[0]!r}")
 
 
 def test_an_engine_that_quotes_what_it_was_asked(tmp_path):
     """A function that knows whole texts only does not recognise a quotation; it is removed all the same."""
-    shop = Shop(tmp_path, redact=lambda text: None if text == QUERY else text, engine=Quoting())
+    shop = Shop(
+        tmp_path, redact=lambda text: None if text == QUERY else text, engine=ScriptedEngine(fault=refusing)
+    )
     with shop.rg.run("a question") as run:
         quoted = Decision([], [], "error", 1.0, f"EngineRejected: cannot tokenize {QUERY!r}"[:45])
         run.retrieved(QUERY, ["a passage"], decision=quoted)

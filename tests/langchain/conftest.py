@@ -5,16 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from support.captured import Captured
 
 from ragguard.capture.recorder import Recorder
 from ragguard_langchain import RagGuardCallback
 from ragguard_langchain.call_tree import CallTree
-
-
-@pytest.fixture
-def captured() -> Captured:
-    return Captured()
 
 
 @pytest.fixture

@@ -10,17 +10,11 @@ from support.langchain_parts import ListRetriever, call
 
 from ragguard import RagGuard
 from ragguard.capture.splitters import paragraphs
-from ragguard.runtime.faults import NOTICES
 from ragguard_langchain import RagGuardCallback
 
 QUESTION = "Who founded the firm based in Oslo?"
 SAID = "A LangChain stream begins with its first read"
 CHAIN = {"context": ListRetriever(), "question": RunnablePassthrough()} | RunnableLambda(lambda _: "Ada Berg")
-
-
-@pytest.fixture(autouse=True)
-def _said_anew():
-    NOTICES.forget()
 
 
 @pytest.fixture

@@ -11,14 +11,12 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import tool
 from openinference.instrumentation.langchain import LangChainInstrumentor
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.foreign import foreign
 from support.langchain_agents import ANSWER, PARALLEL, QUESTION, agent, asked, search_tool
 from support.langchain_parts import ListRetriever, call, documents
 from support.otlp_receiver import otlp_receiver
 from support.telemetry import assert_told, exporting, outline
+from support.traced import instrumented
 
 from ragguard import RagGuard, world
 from ragguard.capture.splitters import paragraphs
@@ -28,11 +26,8 @@ from ragguard_langchain import RagGuardCallback, instrument, uninstrument
 
 @pytest.fixture
 def exported():
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    LangChainInstrumentor().instrument(tracer_provider=provider)
-    yield exporter
-    LangChainInstrumentor().uninstrument()
+    with instrumented(LangChainInstrumentor()) as exporter:
+        yield exporter
 
 
 @pytest.fixture(params=["callback", "attached"])

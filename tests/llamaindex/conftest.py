@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 from llama_index_instrumentation import get_dispatcher
-from support.captured import Captured
 
 from ragguard.capture.recorder import Recorder
 from ragguard_llamaindex import instrument, uninstrument
@@ -25,11 +24,6 @@ def pytest_collection_modifyitems(items):
         if item.path.parent == Path(__file__).parent:
             for warning in DEPRECATIONS:
                 item.add_marker(pytest.mark.filterwarnings(warning), append=False)
-
-
-@pytest.fixture
-def captured() -> Captured:
-    return Captured()
 
 
 @pytest.fixture

@@ -16,14 +16,12 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import RetrieverTool
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.dispatcher import instrument_tags
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.foreign import foreign
 from support.guards import guarding
 from support.llamaindex_parts import ListRetriever, Says, call, scripted
 from support.otlp_receiver import otlp_receiver
 from support.telemetry import assert_told, exporting, outline
+from support.traced import instrumented
 
 from ragguard import RagGuard, world
 from ragguard.telemetry.otel import OtelSink
@@ -161,14 +159,8 @@ def guarded_engine(guard):
 
 def test_other_instrumentations_take_the_guard_for_a_reranker():
     llama_index = pytest.importorskip("openinference.instrumentation.llama_index")
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    peer = llama_index.LlamaIndexInstrumentor()
-    peer.instrument(tracer_provider=provider, skip_dep_check=True)
-    try:
+    with instrumented(llama_index.LlamaIndexInstrumentor(), skip_dep_check=True) as exporter:
         guarded_engine(guarding()).query("Who founded it?")
-    finally:
-        peer.uninstrument()
     kinds = {span.name: span.attributes["openinference.span.kind"] for span in exporter.get_finished_spans()}
     assert kinds["DistractorPostprocessor._postprocess_nodes"] == "RERANKER"
     assert kinds["RetrieverQueryEngine.query"] == "CHAIN"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -30,21 +31,18 @@ def judged_runs(
         u = np.asarray(utility((p[at] >= 0.5).astype(float), abstains[at]))
         scores = [Score("udcg", float(udcg(u)), "step", name, step.id, engine=JUDGE, metadata={"k": places})]
         for score, values in (("p_relevant", p[at]), ("p_abstain", abstains[at]), ("utility", u)):
-            scores += [
-                Score(
-                    score,
-                    float(value),
-                    "passage",
-                    name,
-                    step.id,
-                    position=rank,
-                    engine=JUDGE,
-                    prompts="default/1",
-                )
-                for rank, value in enumerate(values, 1)
-            ]
+            scores += of_passages(score, values, step)
         runs.append(ScoredRun(Run(id=name, question=f"question {at}?", steps=[step]), scores))
     return runs, right
+
+
+def of_passages(name: str, values: Iterable[float], step: RetrievalStep) -> list[Score]:
+    """Returns the judge's scores of a step's passages, in their order."""
+    made = {"engine": JUDGE, "prompts": "default/1"}
+    return [
+        Score(name, float(value), "passage", step.run_id, step.id, position=rank, **made)
+        for rank, value in enumerate(values, 1)
+    ]
 
 
 def graded_runs(count: int = 60, places: int = 4, seed: int = 0) -> tuple[list[ScoredRun], np.ndarray]:
@@ -54,20 +52,7 @@ def graded_runs(count: int = 60, places: int = 4, seed: int = 0) -> tuple[list[S
     right = random.integers(1, 6, (count, places))
     given = np.clip(right + random.integers(0, 3, right.shape), 1, 5)
     for one, grades in zip(runs, given, strict=True):
-        step = one.run.steps[0].id
-        one.scores += [
-            Score(
-                "grade",
-                float(grade),
-                "passage",
-                one.run.id,
-                step,
-                position=rank,
-                engine=JUDGE,
-                prompts="default/1",
-            )
-            for rank, grade in enumerate(grades, 1)
-        ]
+        one.scores += of_passages("grade", grades, one.run.steps[0])
     return runs, right
 
 

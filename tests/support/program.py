@@ -37,3 +37,13 @@ def run_program(code: str, *arguments: object, **more: Any) -> subprocess.Comple
     done = subprocess.run(command(code, *arguments), **{**options, "check": False})
     assert not options["check"] or done.returncode == 0, done.stderr
     return done
+
+
+def run_suite(folder: Path, *options: str) -> str:
+    """Runs the tests in a folder, with the fixtures that ragguard gives to its users; returns what pytest prints."""
+    arguments = ["-q", "-p", "ragguard.pytest_gate", "-p", "no:cacheprovider", str(folder), *options]
+    done = run_program(
+        "import pytest, sys; sys.exit(pytest.main())", *arguments, cwd=folder, check=False,
+        env=environment() | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+    )  # fmt: skip
+    return done.stdout + done.stderr

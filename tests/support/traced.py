@@ -97,12 +97,18 @@ def _any_value(value: Any) -> dict[str, Any]:
     return {"doubleValue": value} if isinstance(value, float) else {"stringValue": value}
 
 
-@contextmanager
-def instrumented(instrumentor: Any) -> Iterator[InMemorySpanExporter]:
-    """The spans that an instrumentation makes in the block."""
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
+def kept_spans() -> tuple[InMemorySpanExporter, TracerProvider]:
+    """Returns an exporter that keeps spans, and the provider of an application that gives it each at once."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    instrumentor.instrument(tracer_provider=provider)
+    return exporter, provider
+
+
+@contextmanager
+def instrumented(instrumentor: Any, **options: Any) -> Iterator[InMemorySpanExporter]:
+    """The spans that an instrumentation makes in the block."""
+    exporter, provider = kept_spans()
+    instrumentor.instrument(tracer_provider=provider, **options)
     try:
         yield exporter
     finally:

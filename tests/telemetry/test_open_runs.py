@@ -6,10 +6,8 @@ from dataclasses import replace
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.scored_runs import two_hops
+from support.traced import kept_spans
 
 from ragguard.records import PROVISIONAL
 from ragguard.telemetry.otel import OtelSink
@@ -24,9 +22,7 @@ def so_far():
 
 
 async def test_an_open_run_gets_spans_and_counts_at_its_end_and_costs_as_they_arise():
-    reader, spans = InMemoryMetricReader(), InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(spans))
+    reader, (spans, provider) = InMemoryMetricReader(), kept_spans()
     sink = OtelSink(provider, meter_provider=MeterProvider([reader], shutdown_on_exit=False))
     await sink.submit(so_far())
     early = counted(reader)
