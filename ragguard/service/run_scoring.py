@@ -101,7 +101,8 @@ class RunScoring:
         self._busy: dict[str, asyncio.Event] = {}
         """The runs that a task works on, each with the event that is set once it is done."""
         self._scored_by_worker: dict[str, int] | None = None
-        """When the worker began with each run that it scored while a caller has runs scored; None if no caller has."""
+        """The time at which the worker began with each run that it scored while a caller has runs scored; None if no
+        caller has."""
         self._delivering: dict[str, asyncio.Task[None]] = {}
         """The task that delivers a run on which a scoring task still works."""
 
