@@ -13,7 +13,7 @@ from typing import Any
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.inputs.formats import FORMATS, TRACES, WANTED, Format, OpenInput, ReadOptions
 from ragguard.records import Run
-from ragguard.storage.files.jsonl import check_readable, opened
+from ragguard.storage.files.jsonl import check_readable, opened, to_utf8
 from ragguard.storage.files.runfile import Line
 from ragguard.storage.sqlite.database import is_store
 from ragguard.traces.pulled import SCHEMES, server_of
@@ -104,7 +104,7 @@ def recognised(source: OpenInput) -> Format:
         raise StoreError(
             f"{source.path} could not be read: it is {held}; name files, each of which is {WANTED}"
         )
-    raise InvalidInput(source.path, source.first[:40], WANTED)
+    raise InvalidInput(source.path, source.first[:40], to_utf8(source.first) or WANTED)
 
 
 def _begun(path: str, lines: Iterable[Line]) -> Iterator[Line]:

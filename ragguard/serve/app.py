@@ -167,7 +167,9 @@ class Endpoints:
         self.rg, self.ingest, self.guard, self.info_gain = rg, ingest, guard, info_gain
         self.requests: Counter[tuple[str, str]] = Counter()
         """How many requests there were, by address and status."""
-        self._prometheus = PrometheusPage(rg, ingest, guard, self.requests)
+        self.lines = Counter({"accepted": 0, "rejected": 0})
+        """How many lines of `/v1/runs` there were, by what became of them."""
+        self._prometheus = PrometheusPage(rg, ingest, guard, self.requests, self.lines)
         self._limit = Limiter(_AT_ONCE)
         self._loading = True
 
@@ -212,10 +214,11 @@ class Endpoints:
         while lines := await asyncio.to_thread(next, pieces, None):
             runs = [line.run for line in lines if line.run is not None]
             errors = await self.rg.add_runs(runs)
-            accepted += len(runs) - len(errors)
             problems += [str(line.problem) for line in lines if line.run is None]
             numbers = {line.run.id: line.number for line in lines if line.run is not None}
             refused += [f"line {numbers[id]}, {error}" for id, error in errors.items()]
+            accepted += (taken := len(runs) - len(errors))
+            self.lines.update({"accepted": taken, "rejected": len(lines) - taken})
         return JSONResponse(
             {"accepted": accepted, "rejected": [*map(without_surrogates, problems + refused)]}
         )

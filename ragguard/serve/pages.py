@@ -83,7 +83,12 @@ class PrometheusPage:
     """The page that a Prometheus scrapes."""
 
     def __init__(
-        self, rg: RagGuard, ingest: Ingest, guard: DistractorGuard, requests: Counter[tuple[str, str]]
+        self,
+        rg: RagGuard,
+        ingest: Ingest,
+        guard: DistractorGuard,
+        requests: Counter[tuple[str, str]],
+        lines: Counter[str],
     ) -> None:
         self._registry = CollectorRegistry()
         reader = PrometheusMetricReader(True, scope_info_enabled=False, registry=self._registry)
@@ -93,6 +98,7 @@ class PrometheusPage:
             (count, "requests", "Requests, by address and status.", ("address", "status"), lambda: requests),
             (count, "spans", "Spans, taken or refused, by what became of them.", ("what",),
              lambda: ingest.spool.counts),
+            (count, "run_lines", "Lines of /v1/runs, by what became of them.", ("what",), lambda: lines),
             (count, "ingest", "Traces and runs made of spans.", ("what",), lambda: ingest.counts),
             (count, "remarks", "What of traces was not understood.", ("remark",),
              lambda: dict(ingest.remarks.most_common(_MOST_REMARKS))),

@@ -14,9 +14,10 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from time import monotonic
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 import httpx
@@ -38,8 +39,12 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _PHOENIX_THERE = "Is that project in a Phoenix there?"
 _OBSERVATIONS = "/api/public/v2/observations"
 _SCORES = "/api/public/v2/scores"
+_LEVELS = ("span", "trace")
+"""The levels of Phoenix whose annotations are read. Those of a session are about a conversation, and say of none of its
+answers whether it is right."""
+_Annotator: TypeAlias = Callable[[httpx.Client, list[Any], str], None]
 _IDS = 100
-"""The most ids of spans in one request for annotations."""
+"""The most ids of spans or traces in one request for annotations."""
 _OBSERVED = {"fields": "core,basic,io,model,usage", "limit": "1000"}
 _LANGFUSE_THERE = (
     "Is a Langfuse there that has the Observations API v2 (its cloud, or version 4), and do LANGFUSE_PUBLIC_KEY and "
@@ -111,28 +116,34 @@ def spans_at(
     if since is not None:
         asked[start] = since.isoformat()
     with httpx.Client(base_url=url, timeout=60, transport=transport, **access) as client:
-        annotate: Callable[..., None] | None = _add_annotations if kind == "phoenix" else _add_scores
+        annotators: list[_Annotator] = [partial(_add_annotations, one) for one in _LEVELS]
+        if kind != "phoenix":
+            annotators = [_add_scores]
         for spans in _pages(client, path, asked, "spans", advice):
-            try:
-                if annotate is not None:
+            for annotate in [*annotators]:
+                try:
                     annotate(client, spans, path)
-            except PullError as problem:
-                annotate = None  # the server would be asked in vain for each page, for minutes
-                if remarks is not None:
-                    remarks[_UNANNOTATED.format(problem=problem)] += 1
+                except PullError as problem:
+                    annotators.remove(
+                        annotate
+                    )  # the server would be asked in vain for each page, for minutes
+                    if remarks is not None:
+                        remarks[_UNANNOTATED.format(problem=problem)] += 1
             yield from map(read, spans)
 
 
-def _add_annotations(client: httpx.Client, spans: list[Any], path: str) -> None:
-    """Gives spans of Phoenix their annotations; raises PullError if the Phoenix does not give them."""
-    by_id = {str(span["context"]["span_id"]): span for span in spans}
-    path = f"{path.removesuffix('/spans')}/span_annotations"
+def _add_annotations(level: str, client: httpx.Client, spans: list[Any], path: str) -> None:
+    """Gives spans of Phoenix their annotations, and roots those of their traces; raises PullError if the Phoenix does
+    not give them."""
+    spans = spans if level == "span" else [span for span in spans if not span.get("parent_id")]
+    by_id = {str(span["context"][f"{level}_id"]): span for span in spans}
+    path = f"{path.removesuffix('/spans')}/{level}_annotations"
     for ids in batched(by_id):
-        asked: dict[str, Any] = {"span_ids": ids, "limit": "1000"}
+        asked: dict[str, Any] = {f"{level}_ids": ids, "limit": "1000"}
         for page in _pages(client, path, asked, "annotations", _ANNOTATIONS_THERE):
             for annotation in page:
-                if annotation.get("span_id") in by_id:
-                    by_id[annotation["span_id"]].setdefault("annotations", []).append(annotation)
+                if annotation.get(f"{level}_id") in by_id:
+                    by_id[annotation[f"{level}_id"]].setdefault("annotations", []).append(annotation)
 
 
 def _add_scores(client: httpx.Client, observations: list[Any], _: str) -> None:

@@ -18,7 +18,7 @@ from ragguard.storage.files.runfile import run_of_data
 from ragguard.telemetry.names import RUN_WHOLE, STEP_ID
 from ragguard.traces.annotations import annotations_of, is_of_person
 from ragguard.traces.record import Record
-from ragguard.traces.spans import TraceSpan
+from ragguard.traces.spans import Data, TraceSpan
 from ragguard.traces.tree import RunRoot, root_so_far, run_roots
 
 REMARKS = "remarks"
@@ -49,7 +49,10 @@ class TracedRun:
 def runs_of_trace(spans: Iterable[TraceSpan], tools: Collection[str] = ()) -> list[TracedRun]:
     """Returns the runs in the spans of one trace that retrieve, or would if their spans held what was retrieved; the
     results of `tools` are passages whatever their form."""
-    found = (_run(root) for root in run_roots(spans, tools))
+    roots = run_roots(spans := list(spans), tools)
+    inside = {record.span.span_id for root in roots for record in root.records}
+    above = [one for span in spans if span.span_id not in inside for one in annotations_of(span)]
+    found = (_run(root, above if len(roots) == 1 else ()) for root in roots)
     return [one for one in found if one.run.steps or one.remarks]
 
 
@@ -60,7 +63,8 @@ def run_so_far(spans: Iterable[TraceSpan], tools: Collection[str] = ()) -> Trace
     return found if found is not None and found.run.steps else None
 
 
-def _run(root: RunRoot) -> TracedRun:
+def _run(root: RunRoot, above: Iterable[Data] = ()) -> TracedRun:
+    """Returns the run of a root, with the annotations of spans `above` it, such as that of an HTTP request."""
     top, records = root.top, sorted(root.records, key=lambda record: record.span.started_ns)
     remarks: Counter[str] = Counter()
     if RUN_WHOLE in top.span.attributes:
@@ -73,7 +77,10 @@ def _run(root: RunRoot) -> TracedRun:
     run_id = f"{top.span.trace_id}-{top.span.span_id}"
     steps = _as_read(run_id, steps, records, answer)
     said = [sentence if count == 1 else f"{sentence} ({count} times)" for sentence, count in remarks.items()]
-    annotations = [dict(one) for record in records for one in annotations_of(record.span)]
+    annotations = [
+        *map(dict, above),
+        *(dict(one) for record in records for one in annotations_of(record.span)),
+    ]
     metadata: dict[str, Any] = {
         SESSION: next((record.session for record in (top, *records) if record.session), None),
         "service": next((record.span.service for record in records if record.span.service), None),

@@ -26,7 +26,8 @@ def question(number):
 
 @pytest.fixture(scope="module")
 def annotated(phoenix):
-    """The address of a project whose first traces have a person's thumb, up and down by turns, and a model's."""
+    """The address of a project whose first traces have a person's thumb, up and down by turns, and a model's: half of
+    them on the root, half on the trace as a whole, and one on a session."""
     provider = TracerProvider(resource=Resource({"openinference.project.name": "people"}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{phoenix}/v1/traces")))
     tracer, asked = provider.get_tracer("shop"), []
@@ -35,6 +36,7 @@ def annotated(phoenix):
             "openinference.span.kind": "CHAIN",
             "input.value": question(number),
             "output.value": "Ada Berg",
+            "session.id": "a conversation",
         }
         retriever = {
             "openinference.span.kind": "RETRIEVER",
@@ -43,7 +45,8 @@ def annotated(phoenix):
             **STATES,
         }
         with tracer.start_as_current_span("ask", attributes=chain) as span:
-            asked.append(f"{span.get_span_context().span_id:016x}")
+            context = span.get_span_context()
+            asked.append((f"{context.span_id:016x}", f"{context.trace_id:032x}"))
             tracer.start_span("search", attributes=retriever).end()
     provider.shutdown()
     path = f"{phoenix}/v1/projects/people/spans"
@@ -54,20 +57,28 @@ def annotated(phoenix):
             return answer.is_success and len(answer.json()["data"]) == 2 * TRACES
 
     eventually(there, 120, every=0.5)
-    thumbs = [
-        {"span_id": span_id, "name": name, "annotator_kind": kind, "identifier": by,
-         "result": {"label": "thumbs-up" if up else "thumbs-down", "score": float(up)}}
-        for number, span_id in enumerate(asked[:WITH_THUMB])
-        for name, kind, by, up in (
-            ("user_feedback", "HUMAN", f"person {number % 3}", number % 2),
-            ("correctness", "LLM", "a model", 1),
-        )
-    ]  # fmt: skip
-    sent = httpx.post(
-        f"{phoenix}/v1/span_annotations", params={"sync": True}, json={"data": thumbs}, timeout=30
-    )
-    assert sent.is_success, sent.text
+    for level, first, after in (("span", 0, WITH_THUMB // 2), ("trace", WITH_THUMB // 2, WITH_THUMB)):
+        annotate(phoenix, level, [
+            (asked[number][level == "trace"], name, kind, by, up)
+            for number in range(first, after)
+            for name, kind, by, up in (
+                ("user_feedback", "HUMAN", f"person {number % 3}", number % 2),
+                ("correctness", "LLM", "a model", 1),
+            )
+        ])  # fmt: skip
+    annotate(phoenix, "session", [("a conversation", "user_feedback", "HUMAN", "somebody", 0)])
     return phoenix.replace("http", "phoenix") + "/people"
+
+
+def annotate(phoenix, level, given):
+    data = [
+        {f"{level}_id": id, "name": name, "annotator_kind": kind, "identifier": by,
+         "result": {"label": "thumbs-up" if up else "thumbs-down", "score": float(up)}}
+        for id, name, kind, by, up in given
+    ]  # fmt: skip
+    path = f"{phoenix}/v1/{level}_annotations"
+    sent = httpx.post(path, params={"sync": True}, json={"data": data}, timeout=30)
+    assert sent.is_success, sent.text
 
 
 def printed(*words):

@@ -187,6 +187,9 @@ async def test_run_lines_are_taken_and_bad_ones_named(client):
         assert reply["accepted"] == 1
         assert [one[:7] for one in reply["rejected"]] == ["line 3,", "line 4,"]
         assert "another question" in reply["rejected"][1]
+        metrics = (await asked.get("/metrics")).text
+        assert 'ragguard_run_lines_total{what="accepted"} 1.0' in metrics
+        assert 'ragguard_run_lines_total{what="rejected"} 2.0' in metrics
         await asked.rg.aflush(60)
         assert asked.rg.scores("r1")
         named = json.dumps({"question": "Why?", "steps": [], "metadata": {"ragguard.caller_id": "app-1"}})

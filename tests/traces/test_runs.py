@@ -1,9 +1,12 @@
 """Runs of spans: roots, order, turns, what is nested, what was left out, and traces that are broken."""
 
+from dataclasses import replace
+
 import pytest
 from support.traced import documents, ids, only_run, span
 
 from ragguard.traces import read
+from ragguard.traces.spans import SpanEvent
 
 CHAIN, RETRIEVER, TOOL, LLM = (
     {"openinference.span.kind": kind} for kind in ("CHAIN", "RETRIEVER", "TOOL", "LLM")
@@ -138,6 +141,15 @@ def test_loose_spans_of_a_request_are_one_run():
         model(3, 1, "text of a", "Ada"),
     )
     assert (run.question, run.answer, ids(run.steps[0].passages)) == ("who", "Ada", ["a"])
+
+
+def test_annotations_of_a_request_are_those_of_the_one_run_inside_it():
+    thumb = SpanEvent("annotation", {"name": "thumb", "kind": "HUMAN", "score": 1})
+    request = replace(span(1, at=(1, 999), http__method="POST"), events=[thumb])
+    chains = [(span(2, 1, **CHAIN), hop(3, 2, "a")), (span(4, 1, **CHAIN), hop(5, 4, "b"))]
+    assert only_run(request, *chains[0]).metadata["annotations"] == [thumb.attributes]
+    for one in read([request, *chains[0], *chains[1]]):
+        assert "annotations" not in one.run.metadata, "it may be about either"
 
 
 def test_a_retrieval_that_failed_is_a_step():

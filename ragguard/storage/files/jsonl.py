@@ -12,7 +12,7 @@ import math
 import stat
 import sys
 import zlib
-from codecs import iterdecode
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, iterdecode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
@@ -113,7 +113,8 @@ def json_of_line(raw: bytes) -> Any:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidInput("text", raw[:40], f"UTF-8; {error.reason} at byte {error.start}") from error
+        allowed = to_utf8(raw) or f"UTF-8; {error.reason} at byte {error.start}"
+        raise InvalidInput("text", raw[:40], allowed) from error
     if (values := text.count("[") + text.count("{") + text.count(",")) > MOST_VALUES:
         raise InvalidInput("JSON", f"{values:,} brackets and commas", f"at most {MOST_VALUES:,} in a line")
     try:
@@ -122,6 +123,14 @@ def json_of_line(raw: bytes) -> Any:
         raise InvalidInput("JSON", text[:40], "less deeply nested") from error
     except ValueError as error:
         raise InvalidInput("JSON", text[:40], f"one JSON object a line; {error}") from error
+
+
+def to_utf8(raw: bytes) -> str:
+    """Returns how to make UTF-8 of a text that is UTF-16, as PowerShell writes it; "" for any other."""
+    first = raw[:40]
+    if first.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or first.count(0) * 2 >= max(2, len(first) - 1):
+        return "UTF-8; this is UTF-16, and `iconv -f UTF-16 -t UTF-8 FILE > NEW` makes it so"
+    return ""
 
 
 def _refuse_constant(name: str) -> Any:
