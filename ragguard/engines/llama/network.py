@@ -36,6 +36,9 @@ _NUMBERS = 2**23
 """The log-probabilities of all tokens that are held at once: 32 MB."""
 _CHUNK = 1024
 """Tokens computed at once, padding included."""
+_PADDING = 16
+"""The padding, in tokens, that a chunk may have however short it is: another pass over the weights costs about as much
+as half of it."""
 LEAST_SHARED = 8
 """The shortest prefix that is shared: shorter ones cost more to keep than to compute again."""
 
@@ -181,12 +184,15 @@ def _cumulated(logprobs: Floats, temperature: float) -> NDArray[np.float64]:
 
 
 def chunks(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yields the indices of rows, sorted by length, in chunks of bounded size."""
+    """Yields the indices of rows, sorted by length, in chunks of bounded size and padding."""
     chunk: list[int] = []
+    tokens = 0
     for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if chunk and lengths[i] * (len(chunk) + 1) > _CHUNK:
+        tokens += lengths[i]
+        padded = lengths[i] * (len(chunk) + 1)
+        if chunk and (padded > _CHUNK or padded - tokens > max(_PADDING, tokens // 8)):
             yield chunk
-            chunk = []
+            chunk, tokens = [], lengths[i]
         chunk.append(i)
     if chunk:
         yield chunk
