@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import NamedTuple
 
 from ragguard.facts.run_facts import findable, mentions, names_in
@@ -37,8 +38,8 @@ _ASKED = re.compile(
 _TIME = re.compile(r"\b(?:when|(?:what|which)\s+(?:year|date|day|month))\b", re.IGNORECASE)
 _PERSON = re.compile(r"\b(?:who|whom|whose)\b", re.IGNORECASE)
 _NUMBER = re.compile(
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty|hundred|thousand|"
-    r"million|half|twice|once|every|daily|weekly|monthly|yearly|no)\b",
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty|hundred|thousand|million|"
+    r"dozen|both|half|twice|once|every|daily|weekly|monthly|yearly|no)\b",
     re.IGNORECASE,
 )
 _DATE = re.compile(
@@ -56,6 +57,16 @@ class Sentence(NamedTuple):
     worth: float
 
 
+class Fit(Enum):
+    """How well the best sentence fits its question, by words."""
+
+    GOOD = auto()
+    POOR = auto()
+    """The passages have too little of the question: they may say it in other words, or not."""
+    NONE = auto()
+    """No passage has a name of the question, or a word of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class QuoteEvidence:
     """The sentences of some passages that fit a question."""
@@ -68,8 +79,9 @@ class QuoteEvidence:
     """The sentences of other passages that fit about equally and state another number or name."""
     missing: Sequence[str]
     """The question's words that no passage has."""
-    found: bool
-    """False if the best passage has too little of the question: the texts do not seem to answer it."""
+    elsewhere: Sequence[str]
+    """The words of the question's names that other passages have, and that of the best sentence lacks."""
+    fit: Fit
 
 
 def passage_heading(passage: Passage) -> str:
@@ -86,22 +98,39 @@ class AskedQuestion:
         self.terms = list(dict.fromkeys(map(stem, self.words)))
         self._rarity = search.index.rarity if search is not None else lambda word: 1.0
 
+    @property
+    def kind(self) -> tuple[str, re.Pattern[str]] | None:
+        """The kind of answer that is asked for, with the form of one; None if any sentence may answer."""
+        if _ASKED.search(self.text):
+            return "number", _NUMBER
+        if _TIME.search(self.text):
+            return "date", _DATE
+        return ("name", _NAME) if _PERSON.search(self.text) else None
+
     def wants(self, sentence: str) -> bool | None:
         """Returns whether a sentence holds a number, a date or a name, if that is asked for; None if nothing is."""
-        if _ASKED.search(self.text):
-            return _NUMBER.search(sentence) is not None
-        if _TIME.search(self.text):
-            return _DATE.search(sentence) is not None
-        return _NAME.search(sentence) is not None if _PERSON.search(self.text) else None
+        return self.kind and self.kind[1].search(sentence) is not None
 
     def share(self, words: Iterable[str], *, weighed: bool = False) -> float:
         """Returns the share of the question's words that are among some; `weighed`: rare words count for more."""
         weight = {word: self._rarity(word) if weighed else 1.0 for word in self.terms}
         return sum(weight[word] for word in weight.keys() & set(words)) / (sum(weight.values()) or 1.0)
 
+    def open_terms(self, heading: str) -> set[str]:
+        """Returns the question's words that a heading lacks."""
+        return set(self.terms) - set(terms(heading))
+
+    def open_words(self, sentence: Sentence) -> list[str]:
+        """Returns the question's words that the heading of a sentence lacks, if the sentence has none of them either:
+        it shares the subject with the question, and says nothing of what is asked."""
+        left_open = self.open_terms(passage_heading(sentence.passage))
+        if left_open & set(terms(sentence.text)):
+            return []
+        return [word for word in self.words if stem(word) in left_open]
+
     def worths(self, texts: Sequence[str], heading: str) -> list[float]:
         """Returns how well each of the sentences under a heading fits."""
-        open_terms, found = set(self.terms) - set(terms(heading)), list[float]()
+        open_terms, found = self.open_terms(heading), list[float]()
         for place, text in enumerate(texts):
             words, wants = set(terms(text)), self.wants(text)
             new = len(open_terms & words) / max(1, len(open_terms))
@@ -135,12 +164,38 @@ class AskedQuestion:
             for sentence in self.ranked(passage)
         ]
         best = max(ranked, key=lambda sentence: sentence.worth, default=None)
+        if best and self.open_words(best):  # of its subject, a neighbour may say more
+            beside = [one for one in ranked if one.passage is best.passage and not self.open_words(one)]
+            best = max(beside, key=lambda sentence: sentence.worth, default=best)
         known = set().union(*(words for _, words in held))
-        missing = [word for word in self.words if stem(word) not in known]
-        named = {stem(word) for name in names_in(self.text) for word in content_words(name)}
-        found = max(shares, default=0.0) >= ENOUGH and not any(stem(word) in named for word in missing)
-        rivals = [*self._rivals(best, ranked)][:_RIVALS] if best else []
-        return QuoteEvidence(question=self, best=best, rivals=rivals, missing=missing, found=found)
+        names = [content_words(name) for name in self._names(passages)]
+        around = next((words for passage, words in held if best and passage is best.passage), set())
+        fit = Fit.GOOD
+        if best is None or any(name and stem(name[-1]) not in known for name in names):
+            fit = Fit.NONE
+        elif max(shares) < ENOUGH:
+            fit = Fit.POOR if known & set(self.terms) else Fit.NONE
+        lacking = ([word for word in name if stem(word) in known - around] for name in names)
+        return QuoteEvidence(
+            question=self,
+            best=best,
+            rivals=[*self._rivals(best, ranked)][:_RIVALS] if best else [],
+            missing=[word for word in self.words if stem(word) not in known],
+            elsewhere=[" ".join(words) for words in lacking if words],
+            fit=fit,
+        )
+
+    def _names(self, passages: Sequence[Passage]) -> list[str]:
+        """Returns the names in the question, those without a capital by the passages, which never write them small."""
+        texts = " ".join(passage.text for passage in passages)
+        small = [
+            word
+            for word in self.words
+            if word.islower()
+            and not re.search(rf"\b{word}\b", texts)
+            and re.search(rf"(?<=\w ){word.title()}\b", texts)
+        ]
+        return [*names_in(self.text), *small]
 
     def _rivals(self, best: Sentence, ranked: Sequence[Sentence]) -> Iterator[Sentence]:
         stated = [best.text]
@@ -223,7 +278,7 @@ def follow_up(
 ) -> FollowUp | None:
     """Returns what the best passage leaves open of a question, of a name that its best sentence brings; None if nothing
     is open, no name is new, or no other text has that name and an open word."""
-    if not (evidence.found and evidence.best):
+    if evidence.fit is not Fit.GOOD or evidence.best is None:
         return None
     best = evidence.best
     above = {*terms(best.passage.text), *terms(passage_heading(best.passage))}

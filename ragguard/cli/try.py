@@ -8,7 +8,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -17,7 +17,7 @@ import typer
 from ragguard.analysis.hops import COLOURS, judged
 from ragguard.analysis.page import write_html
 from ragguard.analysis.wording import as_markup
-from ragguard.cli.quotes import AskedQuestion, QuoteEvidence, Sentence, follow_up, ground
+from ragguard.cli.quotes import AskedQuestion, Fit, QuoteEvidence, Sentence, follow_up, ground
 from ragguard.cli.terminal import Column, progress_bar, say, screen, show_table
 from ragguard.cli.two_searches import SearchWay, fits_of, load_retriever, means_of, say_better
 from ragguard.client import RagGuard
@@ -233,8 +233,11 @@ class Trial:
             second = then.known or way.find(then.query, K, first)
             if not then.known:
                 searches.append((then.query, second))
-            if (later := AskedQuestion(then.query, self.search).evidence(second)).best:
+            later = AskedQuestion(then.query, self.search).evidence(second)
+            if later.best and later.fit is Fit.GOOD:
                 first_sentence, evidence = evidence.best, later
+            else:
+                evidence = replace(evidence, fit=Fit.POOR, missing=later.missing)
         passages = [passage for _, results in searches for passage in results]
         reply = self._answer(question, evidence, first_sentence, passages)
         with self.rg.run(text, name="try") as run:
@@ -258,36 +261,46 @@ class Trial:
         is there.
         """
         best = evidence.best
-        missing = " or ".join(f"“{word}”" for word in evidence.missing)
         if best is None:
             return TrialReply(
                 ["Not there: no passage has a word of this question. Ask it in the words of the texts."]
             )
-        if not evidence.found:
-            why = f": no passage that was retrieved has {missing}" if missing else ""
-            return TrialReply(
-                [f"Not there, as far as words tell{why}. The nearest sentence:", _quoted(first or best)]
-            )
-        remark = [f"No passage that was retrieved has {missing}."] if missing else []
-        before = [_quoted(first)] if first else []
-        if evidence.rivals:
-            stated = [best, *evidence.rivals]
+        lacks = [f"no passage that was retrieved has {_either(evidence.missing)}"] if evidence.missing else []
+        before, stated = [_quoted(first)] if first else [], [best, *evidence.rivals]
+        quotes = [*before, *map(_quoted, stated)]
+        if evidence.fit is Fit.NONE:
+            why = "".join(f": {lack}" for lack in lacks)
+            return TrialReply([f"Not there, as far as words tell{why}. The nearest sentence:", _quoted(best)])
+        doubts = []
+        if evidence.elsewhere:
+            doubts.append(f"its passage does not have {_either(evidence.elsewhere)}")
+        says_nothing = evidence.question.open_words(best)
+        if says_nothing and (others := [word for word in says_nothing if word not in evidence.missing]):
+            doubts.append(f"it does not have {_either(others)}")
+        if question.kind and not question.wants(best.text):
+            doubts.append(f"it seems to have no {question.kind[0]}, which is asked for")
+        is_poor = evidence.fit is Fit.POOR or bool(says_nothing or doubts)
+        sentences = "sentences" if evidence.rivals else "sentence"
+        nearest = f"The nearest {sentences}, which may or may not answer: {'; '.join([*lacks, *doubts])}."
+        if is_poor and self.reader.is_small:
+            return TrialReply([nearest, *quotes])
+        remark = [f"{lack[0].upper()}{lack[1:]}." for lack in lacks]
+        if evidence.rivals and not is_poor:
             said = f"{len(stated)} passages fit about equally and differ; which one holds is yours to say:"
             answer = " / ".join(sentence.text for sentence in stated)
-            return TrialReply(
-                [said, *map(_quoted, stated), *remark], answer, [sentence.passage for sentence in stated]
-            )
+            return TrialReply([said, *quotes, *remark], answer, [sentence.passage for sentence in stated])
         read = [*([first.passage] if first else []), best.passage] if self.reader.is_small else passages
         answer = asyncio.run(self.reader.answer(question.text, read))
         grounding = ground(answer, question, evidence, read)
         if (holder := grounding.sentence) and (not self.reader.is_small or holder.text == best.text):
             said = f"{answer}   ({self.reader.name}'s words, from this sentence)"
             return TrialReply([said, *before, _quoted(holder), *remark], answer, read, is_written=True)
-        why = grounding.why or "they stand in another sentence"
-        lacks = " It lacks what is asked for." if question.wants(best.text) is False else ""
-        said = f"The sentence that fits best, a quote:{lacks}"
-        unseen = f"{self.reader.name}'s own words are not shown: {why}."
-        return TrialReply([said, *before, _quoted(best), unseen, *remark], best.text, read)
+        unseen = f"{self.reader.name}'s own words are not shown: {grounding.why or 'they stand in another sentence'}."
+        if is_poor:
+            return TrialReply([nearest, *quotes, unseen])
+        return TrialReply(
+            ["The sentence that fits best, a quote:", *quotes, unseen, *remark], best.text, read
+        )
 
     def show(self, asked: Asked, way: str) -> bool:
         """Waits for the scores of a run and prints it; returns whether it has all."""
@@ -340,6 +353,10 @@ class Trial:
         if self.reader.is_small:
             fits = asyncio.run(fits_of(self.reader.engine, text, asked.passages))
         return means_of(text, self.rg.scores(asked.run_id), fits)
+
+
+def _either(words: Sequence[str]) -> str:
+    return " or ".join(f"“{word}”" for word in words)
 
 
 def _quoted(sentence: Sentence) -> str:

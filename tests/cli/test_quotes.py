@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ragguard.cli.quotes import AskedQuestion
+from ragguard.cli.quotes import AskedQuestion, Fit
+from ragguard.records import Passage
+from ragguard.text.chunks import HEADING
 from ragguard.text.folder import read_folder
 from ragguard.text.search import Search
 
@@ -37,7 +39,7 @@ def evidence(search, text):
 def test_the_sentence_that_answers_is_quoted_and_none_disagrees(searches, folder, text, answer):
     found = evidence(searches[folder], text)
     assert answer in found.best.text
-    assert (found.found, list(found.rivals)) == (True, [])
+    assert (found.fit, list(found.rivals)) == (Fit.GOOD, [])
 
 
 @pytest.mark.parametrize(("folder", "text", "stated"), [
@@ -56,7 +58,7 @@ def test_an_old_text_and_a_new_one_are_both_shown(searches, folder, text, stated
 ])  # fmt: skip
 def test_what_is_not_there_is_not_answered(searches, folder, text, missing):
     found = evidence(searches[folder], text)
-    assert not found.found
+    assert found.fit is Fit.NONE
     assert found.missing == missing
 
 
@@ -65,3 +67,54 @@ def test_question_that_asks_for_a_number_is_not_answered_by_a_sentence_without_o
     assert question.wants("The club owns three boats.")
     assert question.wants("The club owns boats.") is False
     assert AskedQuestion("Why?").wants("So.") is None
+
+
+@pytest.mark.parametrize(("folder", "text", "nearest", "missing"), [
+    (NOTES, "Who renovated the office building?", "restored in 1998", ["renovated"]),
+    (NOTES, "When do we ship releases?", "go out on Tuesdays", ["ship"]),
+    (CLUB, "Who donated Curlew?", "given to us by the family Hartog", ["donated"]),
+    (CLUB, "Where do I report damage?", "reported to Joan Whitlock", ["damage"]),
+])  # fmt: skip
+def test_a_text_that_says_it_in_other_words_is_the_nearest_and_not_called_absent(
+    searches, folder, text, nearest, missing
+):
+    found = evidence(searches[folder], text)
+    assert (found.fit, found.missing) == (Fit.POOR, missing)
+    assert nearest in found.best.text
+
+
+def search_of(*texts):
+    return Search([
+        Passage(f"{heading}\n{text}", f"{place}.md#1", metadata={HEADING: heading})
+        for place, (heading, text) in enumerate(texts)
+    ])  # fmt: skip
+
+
+PORTS = search_of(
+    ("Port of Torsby", "The quay is 85 metres long."), ("Port of Lindvik", "There are 140 parking places.")
+)
+
+
+@pytest.mark.parametrize("town", ["Torsby", "torsby"])
+def test_a_name_that_only_another_passage_has_is_said(town):
+    found = evidence(PORTS, f"How many parking places does the Port of {town} have?")
+    assert "140 parking places" in found.best.text
+    assert found.elsewhere == [town]
+
+
+def test_a_name_that_no_passage_has_is_not_there_although_its_first_word_is():
+    found = evidence(PORTS, "How long is the quay at Port Granvik?")
+    assert (found.fit, found.missing) == (Fit.NONE, ["Granvik"])
+
+
+def test_of_a_sentence_with_the_subject_only_a_neighbour_that_says_more_is_taken():
+    halden = search_of(
+        (
+            "Halden Ferries",
+            "Halden Ferries was begun in 1974 with one boat. It has 46 hands; 12 work in summer only.",
+        )
+    )
+    found = evidence(halden, "How many people work for Halden Ferries?")
+    assert "46 hands" in found.best.text
+    only = evidence(halden, "How many cars has Halden Ferries?")
+    assert only.question.open_words(only.best) == ["cars"]

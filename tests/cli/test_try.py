@@ -54,12 +54,13 @@ def test_second_search_asks_for_what_is_open_of_the_name_that_the_first_one_brou
     assert [lead.words for lead in run.steps[1].led_by] == ["Ada Berg"]
 
 
-def test_nearest_sentence_is_the_nearest_to_the_question_and_not_to_the_second_search(texts):
+def test_nearest_sentence_is_the_nearest_to_the_question_and_not_to_the_second_search(texts, monkeypatch):
+    monkeypatch.setattr(tryout.Reader, "is_small", True)
     (texts / "money.md").write_text("Amounts above 500 euro need the signature of Ines Delacroix.\n")
     (texts / "people.md").write_text("Pay and contracts: Ines Delacroix, room 2.\n")
     done, _ = tried(texts, "Who signs amounts above 500 euro?", "--engine", "nano")
     assert "search 2: signs Ines Delacroix" in done.output
-    assert "no passage that was retrieved has “signs”. The nearest sentence:" in done.output
+    assert "which may or may not answer: no passage that was retrieved has “signs”." in done.output
     assert "“Amounts above 500 euro need the signature of Ines Delacroix.”  money.md#1" in done.output
 
 
@@ -85,6 +86,24 @@ def test_words_that_no_passage_has_are_named(texts):
         in done.output
     )
     assert "Not there: no passage has a word of this question." in done.output
+
+
+@pytest.mark.parametrize(("question", "nearest", "why"), [
+    ("Where was Hugo Rosquist raised?", "Hugo Rosquist was born in Upper Dunness.",
+     "no passage that was retrieved has “raised”"),
+    ("Is Hugo Rosquist of Dolovia a judge?", "Hugo Rosquist is a judge.", "its passage does not have “Dolovia”"),
+    ("When was Hugo Rosquist born?", "Hugo Rosquist was born in Upper Dunness.", "it seems to have no date"),
+])  # fmt: skip
+def test_a_sentence_that_fits_poorly_is_called_the_nearest_and_no_answer(
+    texts, monkeypatch, question, nearest, why
+):
+    monkeypatch.setattr(tryout.Reader, "is_small", True)
+    done, out = tried(texts, question, "--engine", "nano")
+    said = " ".join(done.output.split())
+    assert "The nearest sentence, which may or may not answer: " in said
+    assert f"{why}" in said
+    assert f"“{nearest}”" in said
+    assert [one.run.answer for one in read_scored(out / "ragguard.db")] == [None]
 
 
 def says(answer):
