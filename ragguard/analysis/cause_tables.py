@@ -77,7 +77,7 @@ class CauseChange:
     after: float
     low: float
     high: float
-    """The 95 % interval of the difference, by Agresti and Min."""
+    """The 95 % interval of the difference, by Agresti and Min; it holds 0 if the exact test does not reject it."""
     came: int
     """The questions whose share rose."""
     went: int
@@ -119,10 +119,12 @@ def _change(cause: str, sides: Sequence[tuple[Counter[str], Counter[str]]]) -> C
     came, went, number = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps), len(sides)
     middle = (rose - fell) / (number + 2)
     spread = 1.96 * math.sqrt(rose + fell + 1 - (rose - fell) ** 2 / (number + 2)) / (number + 2)
+    low, high, p = middle - spread, middle + spread, two_sided(came, went)
+    if p > SIGNIFICANT:  # what the exact test does not reject belongs into the interval
+        low, high = min(low, 0.0), max(high, 0.0)
     return CauseChange(
         cause, number, sum(was for was, _ in shares) / number, sum(now for _, now in shares) / number,
-        low=max(-1.0, middle - spread), high=min(1.0, middle + spread), came=came, went=went,
-        p=two_sided(came, went),
+        low=max(-1.0, low), high=min(1.0, high), came=came, went=went, p=p,
     )  # fmt: skip
 
 

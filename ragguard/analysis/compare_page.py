@@ -4,13 +4,13 @@ differences with their intervals, the questions that rose and fell, and what dec
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 
 from ragguard._version import __version__
-from ragguard.analysis.comparison import Change, Comparison, MovedQuestion
+from ragguard.analysis.comparison import LEAST_MOVE, Change, Comparison, MovedQuestion
 from ragguard.analysis.gate_check import GateCheck
 from ragguard.analysis.page import content_policy
 from ragguard.analysis.wording import question_line
@@ -49,8 +49,8 @@ def compare_html(checked: GateCheck, before: str, after: str) -> str:
         _section("What decided the answers", _causes(found)),
         _section("Bounds", "".join(f"<p>{_text(str(gate))}</p>" for gate in checked.gates)),
         "</div><main class='two'>",
-        _section(f"{counted(len(found.fell), 'question')} fell", _moved(found.fell)),
-        _section(f"{counted(len(found.rose), 'question')} rose", _moved(found.rose)),
+        _section(found.about_fell, _moved(found.fell)),
+        _section(f"{counted(len(found.rose), 'question')} rose, and fell in nothing", _moved(found.rose)),
         "</main><footer>",
         *(f"<p>{_text(note)}</p>" for note in filter(None, (checked.documents, found.about_p, *found.notes))),
         f"<p>Made by ragguard {__version__}. Everything on this page is in this file.</p></footer>",
@@ -87,14 +87,12 @@ def _differences(found: Comparison) -> str:
     shown = sorted(
         found.decisive, key=lambda one: (shown_rank(one.metric.partition(".")[0]), one.p_corrected)
     )
-    ends = [abs(one) for change in shown for one in (change.difference, change.low, change.high)]
-    most = min(1.0, max((end for end in ends if math.isfinite(end)), default=0.0)) or 1.0
     rows = [
         (
             f"{_text(_title(change.metric))}<span class='document'>{_text(change.metric)}</span>",
-            f"{change.difference:+.3f}",
+            _text(change.shown),
             f"<span class='{_KINDS.get(change.verdict, 'soft')}'>{_text(change.verdict)}</span>",
-            _interval(change, most),
+            _interval(change),
             f"{change.before:.3f} → {change.after:.3f}",
             f"{change.questions:,}",
         )
@@ -102,57 +100,52 @@ def _differences(found: Comparison) -> str:
     ]
     titles = (
         "metric",
-        "difference",
+        "difference (95 %)",
         "verdict",
-        f"−{most:.2f} … 0 … +{most:.2f}",
+        "worse | better",
         "before → after",
         "questions",
     )
     return _table(titles, rows)
 
 
-def _interval(change: Change, most: float) -> str:
-    """Returns the picture of a difference: a dot with its interval beside the line of no difference."""
-    middle, half = _WIDE / 2, _WIDE / 2 - 6
+def _interval(change: Change) -> str:
+    """Returns the picture of a difference, on a scale of its own: a dot with its interval beside the line of no
+    difference, better to the right."""
+    sign = -1 if change.direction == "lower" else 1
+    ends = [change.low, change.high] if math.isfinite(change.low) else []
+    most = max(abs(end) for end in (change.difference, *ends)) or 1.0
 
     def place(value: float) -> float:
-        return middle + max(-1.0, min(1.0, value / most)) * half
+        return _WIDE / 2 + sign * value / most * (_WIDE / 2 - 6)
 
     colour = {"better": "good", "worse": "bad"}.get(change.verdict, "soft")
-    interval = f"{change.low:+.3f} to {change.high:+.3f}" if math.isfinite(change.low) else "no interval"
-    said = f"{change.metric} {change.difference:+.3f}, {interval}"
-    whisker = ""
-    if math.isfinite(change.low):
-        whisker = (
-            f'<line x1="{place(change.low):.1f}" x2="{place(change.high):.1f}" y1="{_HIGH / 2}" y2="{_HIGH / 2}" '
-            f'stroke="var(--{colour})" stroke-width="3"/>'
-        )
+    whisker = "" if not ends else (
+        f'<line x1="{place(change.low):.1f}" x2="{place(change.high):.1f}" y1="{_HIGH / 2}" y2="{_HIGH / 2}" '
+        f'stroke="var(--{colour})" stroke-width="3"/>'
+    )  # fmt: skip
     return (
-        f'<svg role="img" aria-label="{_text(said)}" viewBox="0 0 {_WIDE} {_HIGH}" width="{_WIDE}">'
-        f'<line x1="{middle}" x2="{middle}" y1="0" y2="{_HIGH}" stroke="var(--line)"/>{whisker}'
+        f'<svg role="img" aria-label="{_text(f"{change.metric} {change.shown}")}" viewBox="0 0 {_WIDE} {_HIGH}" '
+        f'width="{_WIDE}"><line x1="{_WIDE / 2}" x2="{_WIDE / 2}" y1="0" y2="{_HIGH}" stroke="var(--line)"/>{whisker}'
         f'<circle cx="{place(change.difference):.1f}" cy="{_HIGH / 2}" r="5" fill="var(--{colour})"/></svg>'
     )
 
 
 def _questions(found: Comparison) -> str:
-    """Returns the picture of the questions that moved in that metric of the verdict in which most did: before to the
-    right, after upwards, so that those above the diagonal rose."""
+    """Returns the picture of the questions that moved in that metric of the verdict in which most places differ: before
+    to the right, after upwards, so that those above the diagonal rose."""
     if not found.decisive:
         return ""
-    moves = Counter(move.metric for one in (*found.fell, *found.rose) for move in one.moves)
-    change = max(found.decisive, key=lambda change: moves[change.metric])
-    metric = change.metric
-    points = [
-        (move.before, move.after, kind)
-        for kind, questions in (("bad", found.fell), ("good", found.rose))
-        for one in questions
-        for move in one.moves
-        if move.metric == metric
-    ]
-    if not points:
-        return f"<p>No question moved in {_text(metric)}.</p>"
-    low = min(min(before, after) for before, after, _ in points)
-    room = max(max(before, after) for before, after, _ in points) - low or 1.0
+    points: defaultdict[str, Counter[tuple[float, float, str]]] = defaultdict(Counter)
+    for one in (*found.fell, *found.rose):
+        for move in one.moves:
+            points[move.metric][move.before, move.after, "good" if move.better else "bad"] += 1
+    change = max(found.decisive, key=lambda change: len(points[change.metric]))
+    metric, places = change.metric, points[change.metric]
+    if not places:
+        return f"<p>No question moved by {LEAST_MOVE:g} or more in {_text(metric)}.</p>"
+    low = min(min(before, after) for before, after, _ in places)
+    room = max(max(before, after) for before, after, _ in places) - low or 1.0
 
     def place(value: float) -> float:
         return 12 + (value - low) / room * (_SIDE - 24)
@@ -160,16 +153,24 @@ def _questions(found: Comparison) -> str:
     drawn = [
         f'<line x1="12" y1="{_SIDE - 12}" x2="{_SIDE - 12}" y2="12" stroke="var(--line)"/>',
         *(
-            f'<circle cx="{place(before):.1f}" cy="{_SIDE - place(after):.1f}" r="3.5" fill="var(--{kind})" '
-            'fill-opacity="0.6"/>'
-            for before, after, kind in points
+            f'<circle cx="{place(before):.1f}" cy="{_SIDE - place(after):.1f}" r="{3.5 * math.sqrt(count):.1f}" '
+            f'fill="var(--{kind})" fill-opacity="0.6"/>'
+            for (before, after, kind), count in places.items()
         ),
+        f'<text x="{_SIDE - 12}" y="{_SIDE - 2}" text-anchor="end" class="soft">before →</text>',
+        '<text x="2" y="11" class="soft">after ↑</text>',
     ]
-    rose = sum(kind == "good" for *_, kind in points)
-    said = (
-        f"{_title(metric)}: {rose:,} questions rose (above the line), {len(points) - rose:,} fell (under it), of "
-        f"{change.questions:,}; before to the right, after upwards, from {low:.2f} to {low + room:.2f}"
+    better, worse = (
+        sum(count for (*_, kind), count in places.items() if kind == one) for one in ("good", "bad")
     )
+    sides = ("under", "above") if change.direction == "lower" else ("above", "under")
+    said = (
+        f"{_title(metric)} of {counted(change.questions, 'question')}: {better:,} became better ({sides[0]} the line), "
+        f"{worse:,} worse ({sides[1]} it)"
+    )
+    if still := change.questions - better - worse:
+        said += f"; {still:,} moved by less than {LEAST_MOVE:g} and have no dot"
+    said += f". From {low:.2f} to {low + room:.2f}; a larger dot is several questions"
     box = f'viewBox="0 0 {_SIDE} {_SIDE}" width="{_SIDE}"'
     picture = f'<svg role="img" aria-label="{_text(said)}" {box}>{"".join(drawn)}</svg>'
     return f"<figure class='moves'>{picture}<figcaption>{_text(said)}.</figcaption></figure>"

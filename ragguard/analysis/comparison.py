@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from ragguard.analysis.cause_tables import CauseChange
 from ragguard.metrics.mean_differences import least_p
+from ragguard.text.plain import counted
 
 NOT_DECISIVE = "not decisive"
 TOO_FEW = "too few questions"
@@ -28,6 +29,9 @@ POWER = 0.8
 """The chance with which as many questions as are asked for show the difference, if it stays as large as it is."""
 _WORTH_ASKING = 10
 """A difference that would need more than this many times the questions is called too small."""
+LEAST_MOVE = 0.02
+"""The least difference of one question that counts as a fall or a rise: smaller ones come and go with rounding and
+sampling."""
 Word = Literal["better", "worse", "mixed", "changed", "undecided", "identical"]
 _DECIDED: tuple[Word, ...] = ("better", "worse", "changed")
 
@@ -138,6 +142,7 @@ class Move:
     metric: str
     before: float
     after: float
+    better: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +164,9 @@ class Comparison:
 
     changes: list[Change]
     fell: list[MovedQuestion]
-    """The questions that became worse in a metric on which the verdict rests, also where its mean did not; first that
-    with the largest change in mean sizes of the metric's changes."""
+    """The questions that became worse by `LEAST_MOVE` or more in a metric on which the verdict rests, also if its mean
+    did not, with the metrics in which they became better; first that with the largest change in mean sizes of the
+    metric's changes."""
     identical: bool
     """True where no question changed in any metric."""
     paired: int
@@ -175,7 +181,8 @@ class Comparison:
     causes: list[CauseChange] = field(default_factory=list)
     """The causes of the answers before and after, over the questions that were judged on both sides."""
     rose: list[MovedQuestion] = field(default_factory=list)
-    """The questions that became better in a metric on which the verdict rests, ordered as those that fell."""
+    """The questions that became better in a metric on which the verdict rests and worse in none, ordered as those that
+    fell."""
 
     @property
     def decisive(self) -> list[Change]:
@@ -218,6 +225,15 @@ class Comparison:
             on = f"{least:,}{f' to {most:,}' if least < most else ''} of {on}"
         lost = max((change.lost for change in self.decisive), default=0)
         return on, f"; {lost:,} have no score on the new side" if lost else ""
+
+    @property
+    def about_fell(self) -> str:
+        """How many questions fell, and what counts as a fall."""
+        both = sum(any(move.better for move in one.moves) for one in self.fell)
+        also = f", {both:,} of them rose in another number" if both else ""
+        return (
+            f"{len(self.fell):,} of {counted(self.paired, 'question')} fell by {LEAST_MOVE:g} or more{also}"
+        )
 
     @property
     def about_p(self) -> str:

@@ -218,8 +218,7 @@ class GateCheck:
                 f"- `{question_line(one.question).replace('`', chr(39))}`: {one.shown}" for one in fell[:MOST]
             ]
             lines += [f"- … and {len(fell) - MOST:,} more"] if len(fell) > MOST else []
-            summary = f"{len(fell):,} of {self.found.paired:,} questions fell"
-            parts.append(f"<details><summary>{summary}</summary>\n")
+            parts.append(f"<details><summary>{self.found.about_fell}</summary>\n")
             parts.append("\n".join(lines) + "\n\n</details>\n")
         return "\n".join(parts)
 

@@ -15,6 +15,8 @@ from ragguard.text.plain import counted
 
 _SHOWN = 8
 """The most hops, and documents, that are listed."""
+_ASKED_FOR = ("misled", "not_found")
+"""The causes that are counted also if there is none."""
 _TEXT = 120
 """The most characters of a passage that stand beside its document's name."""
 
@@ -112,8 +114,13 @@ class PageHead:
             self._documents.items(), key=lambda item: (-len(item[1].wrong), -len(item[1].misleading), item[0])
         )
         return {
-            "causes": [[name, words, self._causes[name]] for name, words in CAUSES.items() if self._causes[name]],
+            "causes": [
+                [name, words, self._causes[name]]
+                for name, words in CAUSES.items()
+                if self._causes[name] or name in _ASKED_FOR
+            ],
             "urgency": URGENCY,
+            "guard": {"dropped": self._dropped, "seen": self._seen, "needed": self._needed},
             "worth": self._worth,
             "hops": [
                 {"hop": number, "runs": one.runs, "paid": one.paid, "lost": one.lost, "misled": one.misled,

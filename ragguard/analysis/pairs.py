@@ -12,7 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from ragguard.analysis.cause_tables import cause_changes
-from ragguard.analysis.comparison import PRIMARY, SIGNIFICANT, Change, Comparison, Move, MovedQuestion
+from ragguard.analysis.comparison import (
+    LEAST_MOVE,
+    PRIMARY,
+    SIGNIFICANT,
+    Change,
+    Comparison,
+    Move,
+    MovedQuestion,
+)
 from ragguard.errors import InvalidInput
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.mean_differences import mean_tests
@@ -142,9 +150,10 @@ def compare(
         compared, [named[series] for series in compared], a, gap, lost[rows].tolist(), looks, draws, seed
     )
     asked = [after.asked[shared[column]] for column in columns]
+    fell, rose = _moved(changes, asked, a, b, gap)
     return Comparison(
         changes,
-        _moved(changes, asked, a, b, gap, -1),
+        fell,
         identical=bool(compared) and not np.nan_to_num(gap).any(),
         paired=len(shared),
         only_before=len(before.asked) - len(shared),
@@ -156,7 +165,7 @@ def compare(
             *_notes(before, after, shared, named, named.keys() - set(both)),
         ],
         causes=cause_changes(before.causes, after.causes, shared),
-        rose=_moved(changes, asked, a, b, gap, 1),
+        rose=rose,
     )
 
 
@@ -211,23 +220,30 @@ def _notes(
 
 
 def _moved(
-    changes: Sequence[Change], asked: Sequence[str], a: Floats, b: Floats, gap: Floats, sign: int
-) -> list[MovedQuestion]:
-    """Returns the questions that fell (`sign` −1) or rose (1) in a decisive metric as far as the three digits that are
-    shown can tell, the largest move first."""
-    found: dict[int, list[tuple[float, Move]]] = defaultdict(list)
+    changes: Sequence[Change], asked: Sequence[str], a: Floats, b: Floats, gap: Floats
+) -> tuple[list[MovedQuestion], list[MovedQuestion]]:
+    """Returns the questions that fell by `LEAST_MOVE` or more in a decisive metric, with all of their moves, and those
+    that rose so in one and fell in none, the largest move first."""
+    fell: set[int] = set()
+    moves: dict[int, list[tuple[float, Move]]] = defaultdict(list)
     any_primary = any(change.primary for change in changes)
     for row, change in enumerate(changes):
-        if any_primary and not change.primary:
+        sign = _SIGNS.get(change.direction, 0)
+        if (any_primary and not change.primary) or not sign:
             continue
-        moved = (np.round(b[row], 3) - np.round(a[row], 3)) * _SIGNS.get(change.direction, 0) * sign
         size = np.abs(gap[row]) / (float(np.nanmean(np.abs(gap[row]))) or 1.0)
-        for at in np.flatnonzero((moved > 0) & (gap[row] != 0)).tolist():
-            found[at].append((-float(size[at]), Move(change.metric, float(a[row, at]), float(b[row, at]))))
-    for moves in found.values():
-        moves.sort(key=lambda one: (one[0], one[1].metric))
-    ranked = sorted(found, key=lambda at: (found[at][0][0], at))
-    return [MovedQuestion(asked[at], [move for _, move in found[at]]) for at in ranked]
+        for at in np.flatnonzero(np.abs(gap[row]) >= LEAST_MOVE - TOLERANCE).tolist():
+            better = bool(gap[row, at] * sign > 0)
+            moves[at].append((
+                -float(size[at]), Move(change.metric, float(a[row, at]), float(b[row, at]), better=better)
+            ))  # fmt: skip
+            if not better:
+                fell.add(at)
+    for some in moves.values():
+        some.sort(key=lambda one: (one[0], one[1].metric))
+    ranked = sorted(moves, key=lambda at: (moves[at][0][0], at))
+    moved = {at: MovedQuestion(asked[at], [move for _, move in moves[at]]) for at in ranked}
+    return [moved[at] for at in ranked if at in fell], [moved[at] for at in ranked if at not in fell]
 
 
 def _changes(

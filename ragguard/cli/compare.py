@@ -140,7 +140,7 @@ def _show(checked: GateCheck, *, every: bool) -> None:
     show_results(checked.tables(every=every))
     shown = found.fell if every else found.fell[:_FELL]
     if shown:
-        console.print(f"\n{len(found.fell):,} of {found.paired:,} questions fell:")
+        console.print(f"\n{found.about_fell}:")
     for item in shown:
         console.print(f"  {as_markup(question_line(item.question))}\n    {as_markup(item.shown)}")
     if len(found.fell) > len(shown):

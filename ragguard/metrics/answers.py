@@ -320,7 +320,7 @@ declare(
         levels=("run",), function=likelihood,
     ),
     Metric(
-        "query_gain", "Query gain of the passage",
+        "query_gain", "Fit to the query",
         "How much likelier the passage makes its step's query, per token; repeating the query counts, too.",
         range=(float("-inf"), float("inf")), unit="nats", needs="the probabilities of given texts",
         source="query likelihood (Ponte and Croft, 1998)", levels=("passage",), function=query_gain,

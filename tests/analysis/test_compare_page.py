@@ -55,21 +55,26 @@ def test_the_page_says_what_the_terminal_says_and_names_what_rose_and_fell(page)
     html, sentence = page
     text = html.read_text(encoding="utf-8")
     assert sentence.split(":")[0] in text
-    assert "2 questions fell</h2>" in text
-    assert "10 questions rose</h2>" in text
+    assert "2 of 12 questions fell by 0.02 or more</h2>" in text
+    assert "10 questions rose, and fell in nothing</h2>" in text
     assert (
-        text.index("2 questions fell</h2>")
+        text.index("2 of 12 questions fell by 0.02 or more</h2>")
         < text.index("who founded firm 1?")
-        < text.index("10 questions rose</h2>")
+        < text.index("10 questions rose, and fell in nothing</h2>")
     )
     assert "misled by a passage that states the wrong answer" in text
-    assert "10 questions rose (above the line), 2 fell (under it), of 12" in text
+    assert "of 12 questions: 10 became better (above the line), 2 worse (under it)" in text
 
 
 def test_difference_and_verdict_stand_before_the_wide_picture(page):
     """On a phone the table is wider than the screen, and what stands behind the picture is out of sight."""
     table = page[0].read_text(encoding="utf-8").partition("<table")[2].partition("</thead>")[0]
-    assert table.index("difference") < table.index("verdict") < table.index("… 0 …") < table.index("before →")
+    assert (
+        table.index("difference")
+        < table.index("verdict")
+        < table.index("worse | better")
+        < table.index("before →")
+    )
 
 
 def test_texts_are_escaped_and_nothing_is_fetched_or_run(page):

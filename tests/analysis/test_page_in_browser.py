@@ -279,19 +279,36 @@ def test_the_head_counts_how_runs_came_out_and_each_count_opens_its_runs(browser
         "[...document.querySelectorAll('.outcome')].map((one) => one.innerText.replaceAll('\\n', ' '))"
     )
     assert told == [
-        "3 right 23 %",
-        "2 not found: no passage that was retrieved states the reference 15 %",
-        "2 misled by a passage that states the wrong answer 15 %",
-        "2 contested: one passage states the wrong answer, another one the reference 15 %",
-        "2 dropped: the reference was retrieved, and the model did not get it 15 %",
-        "2 not judged 15 %",
+        "3 right 23\u00a0%",
+        "8 wrong 62\u00a0%",
+        "2 not judged 15\u00a0%",
+        "2 not found: no passage that was retrieved states the reference",
+        "2 misled by a passage that states the wrong answer",
+        "2 contested: one passage states the wrong answer, another one the reference",
+        "2 dropped: the reference was retrieved, and the model did not get it",
+        "2 of 4 passages dropped by the guard; a reference stood in one of them in 2 runs",
     ]
-    page.value("document.querySelectorAll('.outcome')[2].click()")
+    page.value("document.querySelectorAll('.outcome')[1].click()")
+    assert page.value("count.textContent") == "8 of 13 runs"
+    page.value("document.querySelectorAll('.outcome')[4].click()")
     assert page.value("count.textContent") == "2 of 13 runs"
     assert page.value("document.querySelector('.question').textContent") == "Who founded firm 1?"
     assert "misled" in page.value("only.innerText")
     page.value("only.querySelector('button').click()")
     assert page.value("count.textContent") == "13 runs"
+
+
+def test_a_cause_that_no_run_has_is_counted_too_and_the_three_sums_lie_in_one_row(browser, tmp_path):
+    write_html(overviews([outcome(0), outcome(2)]), tmp_path / "report.html")  # right, and contested
+    page = browser.open((tmp_path / "report.html").as_uri(), 360, 800)
+    text = page.value("outcomes.innerText")
+    assert "1\nwrong" in text
+    assert "0\nmisled by a passage" in text
+    assert "0\nnot found" in text
+    tops = page.value(
+        "[...document.querySelectorAll('.sums button')].map((one) => one.getBoundingClientRect().top)"
+    )
+    assert len(set(tops)) == 1
 
 
 def test_the_head_names_the_documents_and_says_what_the_guard_cost(browser, outcomes):
@@ -333,6 +350,7 @@ def test_a_page_where_nothing_was_judged_says_so_and_has_no_count_of_the_misled(
     assert "2\nnot judged" in text
     assert "No answer was judged" in text
     assert "misled" not in text
+    assert "0\nright" in text
     text = page.value("culprits.innerText + junk.innerText")
     assert "The answers of 2 runs were not judged" in text or "Nothing was judged" in text
     assert "No passage misleads" not in text

@@ -75,7 +75,7 @@ def test_questions_that_fell_are_named_once_with_all_metrics_in_which_they_did_t
         a += side([0.5] * 8, name)
         b += side(
             [
-                0.5 - (place + 1) * 0.1 * (index == 3) - 0.01 * (index == 5) - 4e-4 * (index == 6)
+                0.5 - (place + 1) * 0.1 * (index == 3) - 0.02 * (index == 5) - 0.019 * (index == 6)
                 for index in range(8)
             ],
             name,
@@ -85,6 +85,19 @@ def test_questions_that_fell_are_named_once_with_all_metrics_in_which_they_did_t
     assert {move.metric for move in found.fell[0].moves} == set(names)
     assert [one["moves"][0]["before"] for one in found.as_dict()["fell"]] == [0.5, 0.5]
     assert not found.identical
+
+
+def test_a_question_that_fell_in_one_number_and_rose_in_another_is_listed_once_among_those_that_fell():
+    a, b = side([0.5] * 8, "udcg"), side([0.6, 0.7, *[0.5] * 6], "udcg")
+    a, b = a + side([0.5] * 8, "coverage"), b + side([0.3, 0.5, *[0.5] * 6], "coverage")
+    found = compared(a, b)
+    assert [one.question for one in found.fell] == ["Who is number 0?"]
+    assert [(move.metric, move.better) for move in found.fell[0].moves] == [
+        ("coverage", False),
+        ("udcg", True),
+    ]
+    assert [one.question for one in found.rose] == ["Who is number 1?"]
+    assert found.about_fell == "1 of 8 questions fell by 0.02 or more, 1 of them rose in another number"
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e6])

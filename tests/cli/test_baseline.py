@@ -106,10 +106,10 @@ def test_comment_names_the_questions_that_fell_although_the_mean_did_not(tmp_pat
     a, b = scored_store(tmp_path / "a.db", before), scored_store(tmp_path / "b.db", after)
     done = ragguard("compare", a, b, "--markdown", tmp_path / "comment.md", "--fail-if", "udcg > 0 strict")
     shown = " ".join(done.output.split())
-    assert "questions fell" in shown
+    assert "questions fell by 0.02 or more" in shown
     assert "→ 0.010" in shown
     text = (tmp_path / "comment.md").read_text()
-    assert "of 40 questions fell</summary>" in text
+    assert "of 40 questions fell by 0.02 or more</summary>" in text
     assert "- `Is '@all' <img src=x> a | trap?`: udcg" in text
     assert "- **FAILED: udcg > 0 strict; the difference is +0.0" in text
     noisy = side(0)

@@ -196,6 +196,20 @@ def test_p_is_that_of_an_exact_sign_test(came, went):
     assert two_sided(came, went) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("questions", [5, 8, 14, 40])
+def test_the_interval_of_a_share_holds_0_as_long_as_the_exact_test_does_not_reject_it(questions):
+    right, wrong = Counter(right=1), Counter(misled=1)
+    for came in range(questions + 1):
+        for went in range(questions + 1 - came):
+            same = questions - came - went
+            sides = (
+                dict(enumerate([*[wrong] * came, *[right] * (went + same)])),
+                dict(enumerate([*[right] * came, *[wrong] * went, *[right] * same])),
+            )
+            change = cause_changes(*sides, range(questions))[0]
+            assert (change.low <= 0 <= change.high) == (change.p > 0.05)
+
+
 def test_every_cause_has_words_and_no_runs_are_no_table_of_groups():
     counts = CauseCounts()
     assert (counts.sentence, counts.rows) == ("0 runs", [])

@@ -13,7 +13,8 @@
   const number = (value, digits = 2) => value == null ? "–" : value.toFixed(digits).replace(/^-(?=[0.]*$)/, "").replace("-", "−");
   const signed = (value, digits = 2) => value == null ? "–" : (value > 0 ? "+" : "") + number(value, digits);
   const grouped = (value) => value.toLocaleString("en");
-  const runsOf = (count) => grouped(count) + (count === 1 ? " run" : " runs");
+  const counted = (count, word) => grouped(count) + " " + word + (count === 1 ? "" : "s");
+  const runsOf = (count) => counted(count, "run");
   const caption = (name) => (index.metrics[name] || { title: name, about: "" });
 
   function el(tag, attributes = {}, ...children) {
@@ -80,17 +81,23 @@
   const link = (places, words) => places.length
     ? el("button", { type: "button", class: "link", on: { click: () => showOnly(places, words) } }, runsOf(places.length)) : "–";
 
-  const isRight = (cause) => cause === "right" || cause === "unsupported";
+  // A cause counts as right, wrong or not judged.
+  const sideOf = (cause) => cause === "right" || cause === "unsupported" ? "right" : cause === "unjudged" || cause === "open" ? "unjudged" : "wrong";
   function outcomes() {
+    const SIDES = [["right", "right", "good"], ["wrong", "wrong", "bad"], ["unjudged", "not judged", "soft"]];
     const all = index.runs.length;
-    const shown = index.head.causes;
-    const judged = shown.some(([name]) => name !== "unjudged" && name !== "open");
-    $("outcomes").replaceChildren(...shown.map(([name, words, count]) => {
-      const places = index.runs.flatMap((run, place) => run.cause === name ? [place] : []);
-      return el("button", { type: "button", class: "outcome " + (isRight(name) ? "good" : name === "unjudged" || name === "open" ? "soft" : "bad"), on: { click: () => showOnly(places, words) } },
-        el("b", {}, grouped(count)), el("span", {}, words), el("span", { class: "soft" }, Math.round(100 * count / all) + " %"));
-    }));
-    if (!judged) $("outcomes").append(el("p", { class: "soft" }, "No answer was judged: the runs have no references (give references=, or --references FILE), or no scorer that judges answers ran."));
+    const row = (number, places, words, kind, share, said = words) => el("button", { type: "button", class: "outcome " + kind, disabled: places.length ? null : "", on: { click: () => showOnly(places, said) } },
+      el("b", {}, grouped(number)), el("span", {}, words), el("span", { class: "soft" }, share));
+    const placesOf = (keep) => index.runs.flatMap((run, place) => keep(run.cause) ? [place] : []);
+    const percent = (places) => all ? Math.round(100 * places.length / all) + "\u00a0%" : "";
+    const found = Object.fromEntries(SIDES.map(([side]) => [side, placesOf((cause) => sideOf(cause) === side)]));
+    $("outcomes").replaceChildren(el("div", { class: "sums" }, SIDES.map(([side, words, kind]) => row(found[side].length, found[side], words, kind, percent(found[side])))));
+    const why = index.head.causes.filter(([name]) => sideOf(name) === "wrong" || name === "unsupported" || name === "open");
+    if (found.wrong.length + found.right.length)
+      $("outcomes").append(...why.map(([name, words, number]) => row(number, placesOf((cause) => cause === name), words, sideOf(name) === "wrong" ? "bad" : "soft", "")));
+    else $("outcomes").append(el("p", { class: "soft" }, "No answer was judged: the runs have no references (give references=, or --references FILE), or no scorer that judges answers ran."));
+    const { dropped, seen, needed } = index.head.guard;
+    if (dropped) $("outcomes").append(row(dropped, needed, "of " + counted(seen, "passage") + " dropped by the guard; " + (needed.length ? "a reference stood in one of them in " + runsOf(needed.length) : "no reference stood in them"), needed.length ? "bad" : "soft", "", "the guard dropped a passage with a reference"));
   }
 
   function culprits() {
@@ -153,7 +160,7 @@
     all: () => true,
     misled: (run) => run.misleading > 0,
     dropped: (run) => run.dropped > 0,
-    wrong: (run) => !isRight(run.cause) && run.cause !== "unjudged" && run.cause !== "open",
+    wrong: (run) => sideOf(run.cause) === "wrong",
     up: (run) => run.thumb === "up",
     down: (run) => run.thumb === "down",
     failed: (run) => run.failures > 0 || run.status === "error",
@@ -179,7 +186,7 @@
   const judged = (label) => label.startsWith("wrong") ? "bad" : label === "correct" ? "good" : "soft";
 
   function facts(run) {
-    const parts = [[run.hops + (run.hops === 1 ? " hop" : " hops")]];
+    const parts = [[counted(run.hops, "hop")]];
     if (run.state) parts.unshift([run.state, run.status === "open" || run.status === "interrupted" ? "soft" : "bad"]);
     if (run.gain != null)
       parts.push(["ΔSePer " + signed(run.gain) + (run.source === "answer" ? " (support)" : ""), run.tone || "soft"]);
@@ -309,8 +316,8 @@
 
   function passages(step, texts) {
     const shown = step.passages;
-    const columns = [["p_relevant", "relevant", number], ["p_abstain", "abstains", number], ["brings_answer", "brings the answer", number], ["grade", "grade", (g) => number(g, 0)], ["redundancy", "redundant", number]]
-      .filter(([name]) => shown.some((passage) => passage[name] != null));
+    const columns = [["p_relevant", number], ["p_abstain", number], ["query_gain", signed], ["brings_answer", number], ["grade", (g) => number(g, 0)], ["redundancy", number]]
+      .filter(([name]) => shown.some((passage) => passage[name] != null)).map(([name, show]) => [name, caption(name).title.toLowerCase(), show]);
     const head = ["#", "passage", "utility", "verdict", ...columns.map(([, title]) => title)];
     return el("div", { class: "scroll" }, el("table", { class: "passages" },
       el("caption", {}, "Passages in the retriever's order"),
@@ -472,7 +479,7 @@
         run.failures.map((failure) => el("li", {}, failure)))) : null,
       el("p", { class: "soft small" }, [
         line.started ? new Date(line.started).toISOString().slice(0, 19).replace("T", " ") + " UTC" : "",
-        "scored with " + grouped(run.cost.prompt + run.cost.output) + " tokens in " + grouped(run.cost.requests) + " requests, " + number(run.cost.seconds) + " s",
+        "scored with " + counted(run.cost.prompt + run.cost.output, "token") + " in " + counted(run.cost.requests, "request") + ", " + number(run.cost.seconds) + " s",
         run.cost.engines.join(", "), line.name, "run " + line.id].filter(Boolean).join(" · ")),
     ].flat().filter(Boolean));
     for (const option of $("runs").children) option.setAttribute("aria-selected", "false");
@@ -543,9 +550,9 @@
     const hop = (number) => number ? "after hop " + number : "before";
     $("pictures").append(...[
       belief && bars("Belief by hop", belief.points.map(([at, value, error, runs]) => [hop(at), value, number(value) + (runs > 1 ? " ± " + number(error) : "") + ", " + runsOf(runs)]), belief.title + ", mean ± 1 standard error; 0 to 1."),
-      bars("What decided the answers", index.head.causes.map(([, words, count]) => [words.split(":")[0], count, runsOf(count)]), "All runs, by cause."),
+      bars("What decided the answers", index.head.causes.filter(([, , count]) => count).map(([, words, count]) => [words.split(":")[0], count, runsOf(count)]), "All runs, by cause."),
       groups.length ? bars("Side by side, by " + by, groups.map(([name, right, judged]) => [name, right / judged, grouped(right) + " of " + grouped(judged) + " right"]), "Share of the judged answers that are right.") : null,
-      bars("Cost of scoring a run", cost.map(([hops, tokens, runs]) => [hops + (hops === 1 ? " hop" : " hops"), tokens, grouped(Math.round(tokens)) + " tokens, " + runsOf(runs)]), "Tokens read and written, on average."),
+      bars("Cost of scoring a run", cost.map(([hops, tokens, runs]) => [counted(hops, "hop"), tokens, grouped(Math.round(tokens)) + " tokens, " + runsOf(runs)]), "Tokens read and written, on average."),
     ].filter(Boolean));
   }
 
