@@ -170,10 +170,6 @@ def open_engine(
         choice = choose()
         engine, api_key = choice.address, choice.api_key if api_key is None else api_key
     scheme, _, rest = engine.strip().partition(":") if isinstance(engine, str) else ("", "", "")
-    if scheme == "onnx" and rest:
-        from ragguard.engines.local.onnx import OnnxReranker
-
-        return OnnxReranker(rest)
     judges_by = scheme if scheme in ("systemone", "decisions", "labels", "rerank") and rest else ""
     if isinstance(engine, str) and (judges_by or scheme in ("http", "https")):
         from ragguard.engines.http.server import ServerEngine
@@ -199,25 +195,29 @@ def open_engine(
         if isinstance(engine, Verbs) and engine.only == "compares":
             raise InvalidInput("engine", engine, "a language model; what compares answers is an `entailer=`")
         return engine if isinstance(engine, Verbs) else ForeignEngine(engine, timeout_s or CALL_S)
-    match engine.strip().partition(":"):
-        case "nano", "", _:
+    match scheme, rest:
+        case "nano", "" if ":" not in engine:
             from ragguard.engines.nano.nano_engine import NanoEngine
 
             return NanoEngine()
-        case "smol", "", _:
+        case "smol", "" if ":" not in engine:
             from ragguard.engines.llama.gguf import GgufEngine
             from ragguard.engines.llama.smol import NAME, needed_path
 
             return GgufEngine(needed_path(), name=NAME)
-        case "gguf", _, path if path:
+        case "onnx", folder if folder:
+            from ragguard.engines.local.onnx import OnnxReranker
+
+            return OnnxReranker(folder)
+        case "gguf", path if path:
             from ragguard.engines.llama.gguf import GgufEngine
 
             return GgufEngine(path)
-        case "vllm", _, name if name:
+        case "vllm", name if name:
             from ragguard.engines.local.inprocess import InProcessVllmEngine
 
             return InProcessVllmEngine(name, settings=engine_args)
-        case "hf", _, name if name:
+        case "hf", name if name:
             from ragguard.engines.local.hf import HfEngine
 
             return HfEngine(name)

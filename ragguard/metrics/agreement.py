@@ -18,6 +18,7 @@ from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.metrics import arrays
 from ragguard.metrics.arrays import Floats, Integers
 from ragguard.metrics.mean_differences import mean_tests, random_draws
+from ragguard.runtime.arguments import one_of
 
 Kind = Literal["spearman", "kendall_b", "kendall_c", "pearson", "somers_d"]
 """`somers_d`: of the pairs whose outcomes differ, the share that the metric orders rightly less the share it orders
@@ -152,7 +153,7 @@ def cohen_kappa(first: ArrayLike, second: ArrayLike, *, quadratic: bool = False)
 
 def _pairs(kind: Kind, flat: float, **sides: ArrayLike) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     """Returns two lists of one length, and True for each entry that is known in both; checks the settings as well."""
-    arrays.choice("kind", kind, get_args(Kind))
+    one_of("kind", kind, get_args(Kind))
     if not isinstance(flat, int | float):
         raise InvalidInput("flat", flat, "a number, or nan")
     lists = {argument: _with_nan(argument, values) for argument, values in sides.items()}

@@ -150,13 +150,6 @@ def count(argument: str, value: int, low: int = 1, high: int | None = None) -> i
     return number
 
 
-def choice(argument: str, value: str, allowed: Sequence[str]) -> str:
-    """Returns one of the allowed words; refuses others."""
-    if not isinstance(value, str) or value not in allowed:
-        raise InvalidInput(argument, value, " | ".join(map(repr, allowed)))
-    return value
-
-
 def items(argument: str, values: Iterable[Item]) -> list[Item]:
     """Returns the items of a list, a tuple or another iterable."""
     try:

@@ -16,6 +16,7 @@ from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
 from ragguard.metrics.arrays import Floats, Integers, Mask, Value
 from ragguard.metrics.registry import Metric, declare
+from ragguard.runtime.arguments import one_of
 
 SOURCE = "Dai et al. 2025 (SePer)"
 
@@ -25,7 +26,7 @@ def sample_weights(logprobs: Sequence[ArrayLike], scheme: str = "mean") -> Float
 
     "mean" takes the tokens' mean (the published implementation), "sum" their sum (eq. 7), "count" none.
     """
-    arrays.choice("scheme", scheme, ("mean", "sum", "count"))
+    one_of("scheme", scheme, ("mean", "sum", "count"))
     answers = arrays.items("logprobs", logprobs)
     totals = np.empty(len(answers))
     for i, tokens in enumerate(answers):
@@ -67,7 +68,7 @@ def cluster(equivalent: ArrayLike, mask: Mask = None) -> Integers:
 def kernel(forward: ArrayLike, backward: ArrayLike, kind: str = "max") -> Value:
     """Returns how far an answer means a reference: the larger entailment of both directions ("max"), or that from
     answer to reference alone ("forward")."""
-    arrays.choice("kind", kind, ("max", "forward"))
+    one_of("kind", kind, ("max", "forward"))
     there = arrays.read("forward", forward, low=0, high=1, axes=0)
     back = arrays.read("backward", backward, low=0, high=1, axes=0)
     arrays.same(forward=there, backward=back)
@@ -81,7 +82,7 @@ def seper_hard(
 
     Of several references "any" lets a cluster count once (the published implementation), "mean" averages (eq. 10).
     """
-    arrays.choice("answers", answers, ("any", "mean"))
+    one_of("answers", answers, ("any", "mean"))
     weight = _weights(weights, mask)
     ids = _clusters(clusters, weight, mask)
     means = arrays.boolean("matches", matches)
@@ -103,7 +104,7 @@ def seper_soft(weights: ArrayLike, entailment: ArrayLike, answers: str = "max", 
 
     Of several references "max" takes the best, "mean" averages (eq. 10).
     """
-    arrays.choice("answers", answers, ("max", "mean"))
+    one_of("answers", answers, ("max", "mean"))
     weight = _weights(weights, mask)
     means = _entailment(entailment, weight, mask)
     mass = (weight[..., None] * means).sum(axis=-2)
@@ -209,7 +210,7 @@ def seper_stderr(
     It is never under the error with two pseudo-samples added, one that means the reference and one that
     does not: ten equal answers are not certainty.
     """
-    arrays.choice("answers", answers, ("max", "mean"))
+    one_of("answers", answers, ("max", "mean"))
     arrays.count("draws", draws, 2, arrays.MOST_DRAWS)
     weight = _weights(weights, mask)
     means = _entailment(entailment, weight, mask)

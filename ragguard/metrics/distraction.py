@@ -18,6 +18,7 @@ from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.metrics import arrays
 from ragguard.metrics.arrays import Floats, Mask, Value
 from ragguard.metrics.registry import Metric, declare
+from ragguard.runtime.arguments import one_of
 
 GAMMA = 1 / 3
 """The weight of harm in UDCG where no other was fitted."""
@@ -93,7 +94,7 @@ class LearnedUdcg:
     def __init__(self, k: int, ablation: Ablation | None = None) -> None:
         self.k = arrays.count("k", k)
         if ablation is not None:
-            arrays.choice("ablation", ablation, ("rel_only", "binary"))
+            one_of("ablation", ablation, ("rel_only", "binary"))
         self.ablation = ablation
         self._weights: Floats | None = None
 
@@ -241,6 +242,6 @@ def _annotated(relevant: ArrayLike, p_abstain: ArrayLike, relevance: Relevance) 
     r = arrays.read("relevant", relevant, low=0, high=1, axes=0)
     p = arrays.read("p_abstain", p_abstain, low=0, high=1, axes=0)
     arrays.fit(relevant=r.shape, p_abstain=p.shape)
-    if arrays.choice("relevance", relevance, RELEVANCES) == "binary":
+    if one_of("relevance", relevance, RELEVANCES) == "binary":
         r = (r >= RELEVANT_FROM).astype(np.float64)
     return r, p

@@ -13,7 +13,7 @@ from ragguard.facts.repeats import repeats
 from ragguard.metrics.credit import enough_after, shapley_of_orders
 from ragguard.records import CUT_TOKENS, LEFT_OUT
 from ragguard.scorers.contexts import ALL_ORDERS, CLOSED_BOOK, Change, Key, Layout, StepContexts
-from ragguard.scorers.estimates import Beliefs, Estimate, Kind, combine
+from ragguard.scorers.estimates import Beliefs, Estimate, Kind, combine, in_words
 from ragguard.scorers.question import answered
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.target import Target
@@ -120,7 +120,7 @@ def _explained(change: Change, estimates: Mapping[Key, Estimate], *, falls: bool
     if len(change) != 2:
         return ""
     before, after = sorted(change, key=lambda key: change[key], reverse=falls)
-    return f"{estimates[before].value:.2f} → {estimates[after].value:.2f}"
+    return in_words(estimates[before].value, estimates[after].value)
 
 
 def add_enough(writer: ScoreWriter, layout: Layout, target: Target, beliefs: Beliefs, kind: Kind) -> None:

@@ -355,6 +355,11 @@ def change_between(beliefs: Beliefs, before: Key, after: Key, kind: Kind) -> flo
     return answered(beliefs[after]).estimates[kind].value - answered(beliefs[before]).estimates[kind].value
 
 
+def in_words(before: float, after: float) -> str:
+    """Returns a change of belief as "before → after"."""
+    return f"{before:.2f} → {after:.2f}"
+
+
 async def likelihoods(
     view: View, contexts: Mapping[Key, BeliefContext], references: Sequence[str], ask: Ask
 ) -> Beliefs:

@@ -17,7 +17,7 @@ from ragguard.metrics.credit import is_used
 from ragguard.records import Result
 from ragguard.runtime.arguments import true_or_false
 from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, single_contexts, window
-from ragguard.scorers.estimates import Beliefs, change_between, likelihoods
+from ragguard.scorers.estimates import Beliefs, change_between, in_words, likelihoods
 from ragguard.scorers.joint import question_gains, usual_gain
 from ragguard.scorers.leave_out import PassageLoss, contributions
 from ragguard.scorers.probes import Reading
@@ -95,7 +95,7 @@ def _add_alone(writer: ScoreWriter, target: Target, beliefs: Beliefs) -> None:
                 after = known.estimates["per_token"].value
                 writer.add(
                     "delta_likelihood", change, step=step, at=at, metadata=known.metadata,
-                    explanation=f"{after - change:.2f} → {after:.2f}", **target.fields,
+                    explanation=in_words(after - change, after), **target.fields,
                 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from ragguard.errors import ScoringError
 from ragguard.records import Result
 from ragguard.runtime.arguments import texts_of
 from ragguard.scorers.contexts import BeliefContext, window
-from ragguard.scorers.estimates import change_between, likelihoods
+from ragguard.scorers.estimates import change_between, in_words, likelihoods
 from ragguard.scorers.question import Ask, answered
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.target import target_of
@@ -62,12 +62,10 @@ class RandomBaseline:
                         "known; score more runs with this RagGuard, or give RandomBaseline(passages=[...])"
                     )
                 change = change_between(beliefs, key, context.passages, "per_token")
-                ends = (
-                    answered(beliefs[one]).estimates["per_token"].value for one in (key, context.passages)
-                )
+                after = answered(beliefs[context.passages]).estimates["per_token"].value
                 writer.add(
                     "delta_likelihood_random", change, step=step, metadata={"random": len(key)},
-                    explanation=" → ".join(f"{end:.2f}" for end in ends), **target.fields,
+                    explanation=in_words(after - change, after), **target.fields,
                 )  # fmt: skip
         return writer.results()
 

@@ -14,6 +14,7 @@ from ragguard.engines.entailment import Pair
 from ragguard.engines.prompts import PromptSet
 from ragguard.metrics.agreement import coefficient
 from ragguard.metrics.answers import mean_logprob, query_gain
+from ragguard.metrics.arrays import aggregate
 from ragguard.scorers.asker import Models
 from ragguard.scorers.exam.cases import SAME_SUBJECT, WITHOUT, exam_cases
 from ragguard.scorers.exam.figures import (
@@ -21,7 +22,6 @@ from ragguard.scorers.exam.figures import (
     Key,
     Numbers,
     fitted_log_odds,
-    mean,
     numbers_of,
 )
 from ragguard.scorers.exam.record import ExamRecord
@@ -136,11 +136,11 @@ def _figures(numbers: Numbers) -> dict[str, float]:
     """Returns the figures that are no areas; nan where nothing was asked."""
     abstains = [float(p >= 0.5) for p in numbers_of(numbers, "abstention", *WITHOUT)]
     graded = [(number, float(_GRADES[key[1]])) for key, number in numbers.items() if key[0] == "grades"]
-    given, intended = np.array(graded).reshape(-1, 2).T
+    judged, intended = np.array(graded).reshape(-1, 2).T
     return {
-        "grades": coefficient(given, intended, "spearman"),
-        "entailment": mean(numbers_of(numbers, "entailment", "same", "wrong")),
-        "right": mean(numbers_of(numbers, "right", "gold")),
-        "right_two_hop": mean(numbers_of(numbers, "right", "two_hop")),
-        "abstains": mean(abstains),
+        "grades": coefficient(judged, intended, "spearman"),
+        "entailment": aggregate(numbers_of(numbers, "entailment", "same", "wrong")).mean,
+        "right": aggregate(numbers_of(numbers, "right", "gold")).mean,
+        "right_two_hop": aggregate(numbers_of(numbers, "right", "two_hop")).mean,
+        "abstains": aggregate(abstains).mean,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -84,8 +84,3 @@ def fitted_log_odds(numbers: Numbers, probe: str) -> list[float] | None:
 def known(figures: Mapping[str, float]) -> dict[str, float]:
     """Returns the figures that are numbers, rounded as a record keeps them."""
     return {name: round(value, 4) for name, value in figures.items() if np.isfinite(value)}
-
-
-def mean(values: Sequence[float]) -> float:
-    """Returns the mean of some numbers; nan of none."""
-    return float(np.mean(values)) if values else np.nan

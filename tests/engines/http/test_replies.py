@@ -28,22 +28,24 @@ async def test_an_error_of_any_length_is_told_by_its_beginning():
     assert len(str(caught.value)) < 1000
 
 
-@pytest.mark.parametrize("status", [200, 400])
-async def test_json_that_is_too_deep_to_read(status):
-    with pytest.raises(EngineRejected if status == 400 else EngineProtocolError):
-        await reply_to(Reply("[" * 200_000 + "]" * 200_000, status=status))
+DEEP = "[" * 200_000 + "]" * 200_000
+KLINGON = {"headers": {"Content-Type": "text/plain; charset=klingon"}}
 
 
-@pytest.mark.parametrize("status", [200, 500])
-async def test_a_charset_that_nobody_knows(status):
-    reply = Reply(b"\xff\xfeno json", status=status, headers={"Content-Type": "text/plain; charset=klingon"})
-    with pytest.raises(EngineOverloaded if status == 500 else EngineProtocolError, match="no json"):
+@pytest.mark.parametrize(
+    ("reply", "error", "said"),
+    [
+        (Reply(DEEP, status=200), EngineProtocolError, "not JSON"),
+        (Reply(DEEP, status=400), EngineRejected, "400"),
+        (Reply(b"\xff\xfeno json", status=200, **KLINGON), EngineProtocolError, "no json"),
+        (Reply(b"\xff\xfeno json", status=500, **KLINGON), EngineOverloaded, "no json"),
+        (Reply("9" * 5000), EngineProtocolError, "not JSON"),
+    ],
+    ids=["too deep", "too deep, refused", "unknown charset", "unknown charset, busy", "many digits"],
+)
+async def test_what_cannot_be_read_is_an_error(reply, error, said):
+    with pytest.raises(error, match=said):
         await reply_to(reply)
-
-
-async def test_a_number_of_many_digits_is_no_json():
-    with pytest.raises(EngineProtocolError):
-        await reply_to(Reply("9" * 5000))
 
 
 MODELS = Reply({"data": [{"id": "m"}]})

@@ -82,25 +82,26 @@ async def test_priorities_are_dropped_where_the_server_refuses_them():
         assert len(await engine.label_probs(["Who?"], LABELS, priority=5)) == 1
 
 
-async def test_thinking_is_switched_off_by_the_templates_argument():
-    info, probs, requests = await asked(FakeModel(thinks="switched"))
-    assert np.allclose(probs.p, [0.1, 0.6, 0.2])
-    assert "<silent>" in requests[0].json["prompt"][0]
+@pytest.mark.parametrize(
+    ("model", "prompt", "note"),
+    [
+        (FakeModel(thinks="switched"), "<silent>", ""),
+        (FakeModel(thinks="prefilled"), r"<assistant><think>\n\n</think>\n\n$", "empty thought"),
+        (FakeModel(template_opens_thought=True), r"<think>\n\n</think>\n\n$", "opens a thought"),
+        (FakeModel(template="no system"), r"<user>Reply with a letter\.\n\n  Who <b>runs</b> it\?", "no system turn"),
+        (FakeModel(template="trims"), r"<system>Reply with a letter\.\n<user>Who <b>runs</b> it\?\n<assistant>$", ""),
+        (FakeModel(template="none"), r"^Reply with a letter\.\n\n  Who <b>runs</b> it\?\nAnswer:$", "no chat template"),
+    ],
+)  # fmt: skip
+async def test_prompt_goes_out_in_the_template_that_was_learned_and_gets_an_answer_at_once(
+    model, prompt, note
+):
+    info, probs, (request,) = await asked(model, [TALK])
+    assert re.search(prompt, request.json["prompt"][0])
     assert info.kind == "vllm"
-
-
-async def test_an_empty_thought_silences_a_model_without_a_switch():
-    info, probs, requests = await asked(FakeModel(thinks="prefilled"))
-    assert np.allclose(probs.p, [0.1, 0.6, 0.2])
-    assert requests[0].json["prompt"][0].endswith("<assistant><think>\n\n</think>\n\n")
-    assert any("empty thought" in note for note in info.notes)
-
-
-async def test_a_template_that_opens_a_thought_is_closed_at_once():
-    info, probs, requests = await asked(FakeModel(template_opens_thought=True))
-    assert np.allclose(probs.p, [0.1, 0.6, 0.2])
-    assert requests[0].json["prompt"][0].endswith("<think>\n\n</think>\n\n")
-    assert any("opens a thought" in note for note in info.notes)
+    assert note in " ".join(info.notes)
+    assert request.json["add_special_tokens"] is (info.prompts == "plain") is (model.template == "none")
+    assert np.allclose(probs.p, [0.1, 0.6, 0.2]) or info.prompts == "plain"
 
 
 async def test_a_model_that_cannot_be_silenced_is_sampled_instead():
@@ -119,29 +120,6 @@ async def test_a_model_that_cannot_be_silenced_is_sampled_instead():
         samples = await engine.sample(["Who?"], n=10, max_tokens=4)
         assert all("hmm" not in answer.text and answer.logprobs == () for answer in samples[0])
         await engine.aclose()
-
-
-async def test_a_system_turn_that_the_template_refuses_goes_before_the_question():
-    info, probs, requests = await asked(FakeModel(template="no system"), [TALK])
-    assert np.allclose(probs.p, [0.1, 0.6, 0.2])
-    assert "<user>Reply with a letter.\n\n  Who <b>runs</b> it?" in requests[0].json["prompt"][0]
-    assert any("no system turn" in note for note in info.notes)
-
-
-async def test_a_template_that_trims_is_learned_so():
-    _, _, requests = await asked(FakeModel(template="trims"), [TALK])
-    assert requests[0].json["prompt"] == [
-        "<bos><system>Reply with a letter.\n<user>Who <b>runs</b> it?\n<assistant>"
-    ]
-
-
-async def test_a_model_without_a_template_gets_plain_text_and_its_answers_end_with_their_line():
-    info, probs, requests = await asked(FakeModel(template="none"), [TALK])
-    assert requests[0].json["prompt"] == ["Reply with a letter.\n\n  Who <b>runs</b> it?\nAnswer:"]
-    assert requests[0].json["add_special_tokens"] is True
-    assert info.prompts == "plain"
-    assert any("no chat template" in note for note in info.notes)
-    assert len(probs) == 1
 
 
 async def test_passages_are_cut_where_they_do_not_fit():
