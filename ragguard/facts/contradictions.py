@@ -46,11 +46,11 @@ def contradictions(question: str, references: Sequence[str], texts: Sequence[str
     phrases = findable(references)
     words = {text: running_words(text).split()[:_READ] for text in texts}
     holders = [text for text in words if mentions(text, phrases)]
-    asked = set(running_words(question).split())
+    known = {*running_words(" ".join((question, *references))).split(), *COMMON}
     found: list[Conflict] = []
     for other in (text for text in words if text not in holders):
         for holder in holders:
-            replaced = _replaced(words[holder], words[other], references, asked)
+            replaced = _replaced(words[holder], words[other], references, known)
             if replaced is not None:
                 found.append(Conflict(0, holder, replaced[0], other, second_answer=replaced[1]))
                 break
@@ -58,7 +58,7 @@ def contradictions(question: str, references: Sequence[str], texts: Sequence[str
 
 
 def _replaced(
-    holder: Sequence[str], other: Sequence[str], references: Sequence[str], asked: set[str]
+    holder: Sequence[str], other: Sequence[str], references: Sequence[str], known: set[str]
 ) -> tuple[str, str] | None:
     """Returns a reference in one text and the words in its place in the other; None if there are none."""
     for reference in references:
@@ -66,7 +66,7 @@ def _replaced(
         for start in range(len(holder) - len(wanted) + 1):
             if wanted and [*holder[start : start + len(wanted)]] == wanted:
                 for words in _in_place(holder, start, start + len(wanted), other):
-                    if _is_answer(words, wanted, asked):
+                    if _is_answer(words, wanted, known):
                         return reference, " ".join(words)
     return None
 
@@ -115,12 +115,8 @@ def _shared(one: Sequence[str], other: Sequence[str]) -> int:
     )
 
 
-def _is_answer(words: Sequence[str], reference: Sequence[str], asked: set[str]) -> bool:
-    """Returns whether words may answer in place of a reference: they have figures if it has, and say something new."""
-    figures = [any(char.isdigit() for word in some for char in word) for some in (words, reference)]
-    return (
-        bool(words)
-        and figures[0] == figures[1]
-        and not all(word in COMMON for word in words)
-        and not set(words) <= asked
-    )
+def _is_answer(words: Sequence[str], reference: Sequence[str], known: set[str]) -> bool:
+    """Returns whether words may answer in place of a reference: they have figures if it has, and say something new.
+    "10 August" beside "10 August 1966" does not, nor what the question says."""
+    figures, own = ([word for word in some if any(map(str.isdigit, word))] for some in (words, reference))
+    return bool(figures) == bool(own) and not set(figures or words) <= known
