@@ -48,7 +48,7 @@ ABOUT: Mapping[str, str] = {
     "abstains": "abstains where no passage has the answer",
 }
 """The meaning of each figure, in the order in which they are shown."""
-_BY_BOTH = "utility utility_given distracting_effect udcg udcg_context delta_udcg_selection learned_udcg"
+_BY_BOTH = "utility distracting_effect udcg udcg_context delta_udcg_selection learned_udcg"
 _RESTING: Mapping[str, str] = {
     "abstention": f"p_abstain {_BY_BOTH}",
     "relevance": f"p_relevant {_BY_BOTH}",
