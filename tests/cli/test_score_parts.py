@@ -72,8 +72,8 @@ def test_a_folder_for_the_scores_is_needed():
     assert (done.exit_code, done.output) == (
         2, "ragguard score: --out: got None; allowed: a folder for the scores, with --on\n"
     )  # fmt: skip
-    done = score("runs.jsonl", "--engine-args", "{}", code=2)
-    assert "nothing without --on" in done.output
+    done = score("runs.jsonl", "--engine-args", '{"hf_token": "a-key"}', code=2)
+    assert "--engine-args: got '21 characters'; allowed: nothing without --on" in done.output
 
 
 def test_a_dry_run_names_the_lines_that_it_cannot_read(here):

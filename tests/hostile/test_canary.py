@@ -146,3 +146,19 @@ def outputs_of(url, folder, provider):
         result = ragguard(*arguments)
         outputs[name] = result.output + repr(result.exception)
     return outputs
+
+
+@pytest.mark.parametrize("forwards", [False, True])
+def test_a_key_in_the_query_of_otlp_is_in_no_report_and_no_log(caplog, forwards):
+    address = "http://127.0.0.1:9/?token=query-key-4711"
+    scoring = (
+        {"engine": None, "capture_content": True} if forwards else {"engine": "nano", "scorers": ["utility"]}
+    )
+    with caplog.at_level(logging.DEBUG):
+        rg = RagGuard(store=None, otlp=address, **scoring)
+        with rg.run("who?") as run:
+            run.retrieved("who", ["a"])
+        reports = [rg.flush(3), rg.close(1)]
+    shown = f"{reports} {[*map(str, reports)]} {rg!r} {caplog.text}"
+    assert "127.0.0.1:9" in shown
+    assert "query-key-4711" not in shown
