@@ -21,7 +21,8 @@ from ragguard.engines.llama.network import Network
 from ragguard.engines.llama.transformer import Config, Floats, LayerWeights, Transformer
 from ragguard.engines.local.local_engine import Loaded, LocalEngine, Worker, described
 from ragguard.engines.local.pretrained import HfTokens, ends_of
-from ragguard.errors import EngineRejected, InvalidInput, MissingDependency
+from ragguard.errors import EngineRejected, InvalidInput, MissingDependency, RagguardError
+from ragguard.runtime.faults import describe
 
 _MATRICES = {
     "q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output", "gate": "ffn_gate", "up": "ffn_up",
@@ -37,6 +38,8 @@ _GEMMA_LOCAL_THETA, _GEMMA_GLOBAL_EVERY = 10_000.0, 6
 """The settings that GGUF files of Gemma 3 leave out, since all of its sizes have them: the base of positions in local
 layers, and that each sixth layer is global."""
 
+_MOST_POSITIONS = 2**18
+"""The most positions of a model that are used: a table has numbers for each."""
 _INSTEAD = (
     "give hf:FILE.gguf, so that transformers reads it, or serve it with llama.cpp and give the server's address; both "
     "keep likelihoods (Ollama does not)"
@@ -60,36 +63,34 @@ class GgufFile:
         return default if field is None else field.contents()
 
     def transformer(self) -> Transformer:
-        """Reads and dequantises all weights, one layer at a time; raises EngineRejected where some cannot be read."""
-        try:
-            embed = self._read("token_embd.weight")
-            heads, width = self._number("attention.head_count"), self._number("embedding_length")
-            more: dict[str, Any] = {}
-            if self.is_gemma:
-                more = {
-                    "embedding_scale": width**0.5, "gelu": True, "window": self._number("attention.sliding_window", 0),
-                    "local_rope_theta": _GEMMA_LOCAL_THETA, "global_every": _GEMMA_GLOBAL_EVERY,
-                }  # fmt: skip
-            head = self._number("rope.dimension_count", width // heads)
-            config = Config(
-                hidden_size=width,
-                num_hidden_layers=self._number("block_count"),
-                num_attention_heads=heads,
-                num_key_value_heads=self._number("attention.head_count_kv", heads),
-                head_dim=self._number("attention.key_length", head) if self.is_gemma else head,
-                intermediate_size=self._number("feed_forward_length"),
-                rope_theta=float(self.value(f"{self.architecture}.rope.freq_base", 10_000.0)),
-                rms_norm_eps=float(self.value(f"{self.architecture}.attention.layer_norm_rms_epsilon", 1e-5)),
-                max_position_embeddings=self._number("context_length"),
-                **more,
-            )
-            output = self._read("output.weight") if "output.weight" in self._tensors else None
-            return Transformer(config, embed, self._read("output_norm.weight"), self._layers(config), output)
-        except (KeyError, TypeError, ValueError, IndexError, NotImplementedError, MemoryError) as error:
-            raise EngineRejected(
-                f"{self.path} is no complete {self.architecture} model, or has a quantisation that the gguf library "
-                f"cannot read ({error!r}): get it again, or in another quantisation, such as Q8_0 or Q4_1"
-            ) from error
+        """Reads and dequantises all weights, one layer at a time, and computes with them once; raises whatever is wrong
+        with them."""
+        embed = self._read("token_embd.weight")
+        heads, width = self._number("attention.head_count"), self._number("embedding_length")
+        more: dict[str, Any] = {}
+        if self.is_gemma:
+            more = {
+                "embedding_scale": width**0.5, "gelu": True, "window": self._number("attention.sliding_window", 0),
+                "local_rope_theta": _GEMMA_LOCAL_THETA, "global_every": _GEMMA_GLOBAL_EVERY,
+            }  # fmt: skip
+        head = self._number("rope.dimension_count", width // heads)
+        config = Config(
+            hidden_size=width,
+            num_hidden_layers=self._number("block_count"),
+            num_attention_heads=heads,
+            num_key_value_heads=self._number("attention.head_count_kv", heads),
+            head_dim=self._number("attention.key_length", head) if self.is_gemma else head,
+            intermediate_size=self._number("feed_forward_length"),
+            rope_theta=float(self.value(f"{self.architecture}.rope.freq_base", 10_000.0)),
+            rms_norm_eps=float(self.value(f"{self.architecture}.attention.layer_norm_rms_epsilon", 1e-5)),
+            max_position_embeddings=min(self._number("context_length"), _MOST_POSITIONS),
+            **more,
+        )
+        output = self._read("output.weight") if "output.weight" in self._tensors else None
+        made = Transformer(config, embed, self._read("output_norm.weight"), self._layers(config), output)
+        _, memory = made.run([(0,)], None)
+        made.logprobs(made.run([(0,)], memory)[0])  # shapes that do not fit each other are found now
+        return made
 
     def _layers(self, config: Config) -> Iterator[LayerWeights]:
         for i in range(config.num_hidden_layers):
@@ -284,9 +285,17 @@ class GgufEngine(LocalEngine):
 
 
 def _open(file: GgufFile, name: str) -> Loaded:
-    transformer, tokenizer = file.transformer(), GgufTokenizer(file)
+    try:
+        transformer, tokenizer = file.transformer(), GgufTokenizer(file)
+        tokens = HfTokens(tokenizer, tokenizer.ends)
+    except RagguardError:
+        raise
+    except Exception as error:  # what a file says of itself may be wrong in any way
+        raise EngineRejected(
+            f"{file.path} is no complete {file.architecture} model, or has a quantisation that the gguf library "
+            f"cannot read ({describe(error)}): get it again, or in another quantisation, such as Q8_0 or Q4_1"
+        ) from error
     size = f"{file.path.stat().st_size}".encode()
     identity = hashlib.sha256(size + ends_of(file.path)).hexdigest()[:16]
     info = described(name, "gguf", identity, transformer.config.max_position_embeddings)
-    tokens = HfTokens(tokenizer, tokenizer.ends)
     return Loaded(Network(transformer, tokens.ends), tokens, info)

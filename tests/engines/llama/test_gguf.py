@@ -22,7 +22,7 @@ from support.tiny_gguf import make_gemma, make_gguf
 from ragguard.engines.connect import open_engine
 from ragguard.engines.llama import chat_template, smol
 from ragguard.engines.llama.chat_template import ChatTemplate
-from ragguard.engines.llama.gguf import GgufTokenizer, open_gguf
+from ragguard.engines.llama.gguf import GgufFile, GgufTokenizer, open_gguf
 from ragguard.errors import EngineRejected, FetchFailed, InvalidInput, RagguardError
 
 
@@ -155,6 +155,28 @@ def test_nested_arrays_in_a_header_are_refused(made, tmp_path):
     nested.write_bytes(header + arrays)
     with pytest.raises(EngineRejected, match="is no GGUF file"):
         open_engine(f"gguf:{nested}")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("llama.attention.head_count", 0), ("llama.attention.head_count", 3), ("llama.attention.head_count", 8),
+        ("llama.attention.head_count_kv", 4), ("llama.attention.head_count_kv", [1, 2]), ("llama.block_count", 0),
+        ("llama.block_count", 99), ("llama.context_length", 0), ("llama.context_length", -5),
+        ("llama.rope.dimension_count", 16), ("llama.rope.dimension_count", 33), ("llama.rope.freq_base", "x"),
+        ("tokenizer.ggml.tokens", ["a"]), ("tokenizer.ggml.tokens", ["a"] * 500), ("tokenizer.ggml.merges", ["a"]),
+        ("tokenizer.ggml.eos_token_id", 10**6), ("tokenizer.ggml.bos_token_id", 10**6),
+    ],
+)  # fmt: skip
+async def test_a_file_that_says_wrong_things_of_itself_is_one_error_with_its_name(
+    made, monkeypatch, key, value
+):
+    said = GgufFile.value
+    monkeypatch.setattr(
+        GgufFile, "value", lambda self, name, other=None: value if name == key else said(self, name, other)
+    )
+    with pytest.raises(EngineRejected, match=r"tiny\.gguf is no complete llama model"):
+        await open_engine(f"gguf:{made[1]}").label_probs(["Who?"], ["A", "B"])
 
 
 def test_tokenizer_makes_the_tokens_of_transformers(either):
