@@ -153,7 +153,7 @@ def parse_prompts(text: str, origin: str = "prompts") -> PromptSet:
     """Returns the prompt set in a TOML text."""
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInput(origin, text[:40], f"TOML; {error}") from error
     name, version = data.pop("name", None), data.pop("version", None)
     shared = {"system": data.pop("system")} if isinstance(data.get("system"), str) else {}

@@ -283,7 +283,7 @@ def _read_data_set(source: OpenInput) -> Iterator[Line]:
             for row in batch.to_pylist()
         )
         yield from source.rows(enumerate(rows, 1), header, "row")
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         if isinstance(error, InvalidInput):
             raise
         raise StoreError(

@@ -221,6 +221,6 @@ def _page(client: httpx.Client, path: str, asked: Mapping[str, Any], what: str, 
             problem = f"HTTP {answer.status_code}: {body[:200].decode('utf-8', 'replace')}"
             if answer.status_code < 500:
                 break
-        except (httpx.TransportError, ValueError) as error:
+        except (httpx.TransportError, ValueError, RecursionError) as error:
             problem = describe(error)
     raise PullError(f"{what} were asked of {client.base_url}{path}; {problem}. {advice}")

@@ -166,10 +166,11 @@ def test_calibrate_refuses_labels_of_a_model_before_it_asks_any(sheet):
     assert "labels of people; a model's correct nothing" in found.output
 
 
-@pytest.mark.parametrize("wrong", ["nothing.jsonl", "", "a.db", "words.jsonl"])
+@pytest.mark.parametrize("wrong", ["nothing.jsonl", "", "a.db", "words.jsonl", "deep.jsonl"])
 def test_labels_that_cannot_be_read_are_one_sentence_before_anything_is_shown(sheet, wrong):
     folder, _ = sheet
     (folder / "words.jsonl").write_text("words\n")
+    (folder / "deep.jsonl").write_text("[" * 100_000)
     for command in ("report", "validate"):
         line = refusal(command, folder / "a.db", "--labels", folder / wrong)
         assert "ragguard label` wrote" in line

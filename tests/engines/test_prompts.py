@@ -74,8 +74,9 @@ def test_an_unknown_task_or_set_says_what_there_is():
         load_prompts("no-such-set")
     with pytest.raises(UnknownName, match="nonsense"):
         parse_prompts(OWN + "[nonsense]\nuser = ''")
-    with pytest.raises(InvalidInput, match="TOML"):
-        parse_prompts("= broken")
+    for text in ("= broken", f"a = {'[' * 100_000}"):
+        with pytest.raises(InvalidInput, match="TOML"):
+            parse_prompts(text)
 
 
 def test_a_users_file_is_loaded(tmp_path):

@@ -290,6 +290,29 @@ def test_many_lines_hold_up_neither_healthz_nor_the_end(tmp_path, scorers):
     assert 0 < runs_in(tmp_path / "r.db") < 150_000, "it ended in the middle"
 
 
+@pytest.mark.slow
+def test_ctrl_c_and_clients_that_leave_print_no_traceback(tmp_path):
+    with served(tmp_path, RAGGUARD_TOKEN="a-token\n") as service:
+        said = {"authorization": "Bearer a-token"}
+        assert httpx.get(f"{service.url}/metrics", headers=said).status_code == 200
+        head = b"POST %s HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer a-token\r\ncontent-length: %d\r\n\r\n"
+        bodies = {
+            b"/v1/runs": b'{"question": "who?", "steps": []}\n' * 20_000, b"/v1/traces": b"half",
+            b"/v1/prune": json.dumps({"query": "who", "passages": ["a" * 9000] * 20}).encode(),
+        }  # fmt: skip
+        for path, body in bodies.items():
+            for whole in (len(body), len(body) + 1):
+                with socket.create_connection(service.url.removeprefix("http://").split(":"), 60) as sender:
+                    sender.sendall(head % (path, whole) + body)
+        with socket.create_connection(service.url.removeprefix("http://").split(":"), 60) as page:
+            page.sendall(b"GET /events HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer a-token\r\n\r\n")
+            page.recv(1)
+        assert httpx.get(f"{service.url}/metrics", headers=said).status_code == 200
+        service.process.send_signal(signal.SIGINT)
+        service.process.wait(15)
+        assert not re.search("Traceback|ERROR", service.process.stderr.read())
+
+
 def runs_in(path):
     with closing(StoreReader(path)) as store:
         return store.run_count()

@@ -27,6 +27,7 @@ from ragguard.engines.nli_models import NliModel
 from ragguard.engines.ranking import KIND, NOTE, Ranker
 from ragguard.errors import EngineRejected, InvalidInput, MissingDependency, PromptTooLong
 from ragguard.records import Usage
+from ragguard.runtime.faults import describe
 
 _BATCH_TOKENS = 16_384
 _FILES = ("model.onnx", "onnx/model.onnx")
@@ -219,6 +220,10 @@ def _loaded(file: Path, folder: Path, threads: int | None) -> OnnxModel:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """Returns the object in a file; an empty one where there is no such file."""
-    found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    """Returns the object in a file; an empty one if there is no such file. Raises EngineRejected for one that cannot be
+    read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise EngineRejected(f"{path} could not be read ({describe(error)}): get it again") from error
     return found if isinstance(found, dict) else {}

@@ -132,7 +132,7 @@ def _label(where: str, line: str) -> Label | None:
         said, by = data["label"], str(data["by"]).strip()
         digest, judge = str(data["digest"]), str(data["judge"])
         drawn = datetime.fromisoformat(data["drawn"]) if data.get("drawn") else None
-    except (ValueError, TypeError, LookupError) as error:
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise InvalidInput(where, line[:60], "a line that `ragguard label` wrote") from error
     skips = said is None and data.get("skipped") is True
     if said is None and not skips:

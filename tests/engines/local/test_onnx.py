@@ -91,6 +91,10 @@ async def test_models_of_another_kind_are_one_error_each(tmp_path):
     config.write_text(json.dumps({"id2label": {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}}))
     with pytest.raises(InvalidInput, match="names that say entailment"):
         await connect_entailer(f"onnx:{tmp_path / 'nli'}").entail([Pair("who", "ursula", "ole")])
+    for text in ("{", "[" * 100_000):
+        config.write_text(text)
+        with pytest.raises(EngineRejected, match=r"config\.json could not be read"):
+            await open_engine(f"onnx:{tmp_path / 'nli'}").info()
     (tmp_path / "odd" / "model.onnx").write_bytes(b"no model")
     with pytest.raises(EngineRejected, match="could not be loaded"):
         await open_engine(f"onnx:{odd}").info()
