@@ -10,6 +10,7 @@ from support.reader import (
     FOUNDER_QUERY,
     NOISE,
     TableEntailer,
+    named,
     reader,
     run,
     step,
@@ -35,27 +36,23 @@ async def answers(the_run, engine=None, entailer=None, **more):
 
 
 async def verdict(the_run, **more):
-    (score,) = [s for s in await answers(the_run, **more) if getattr(s, "name", "") == "answer_correct"]
+    (score,) = named(await answers(the_run, **more), "answer_correct", None)
     return score.label, score.value
 
 
-async def test_the_same_words_need_no_entailment():
+@pytest.mark.parametrize(
+    ("gold", "answer", "expected"),
+    [
+        ("Ada Berg", "ADA BERG!", ("correct", 1.0)),
+        ("Ada Berg", "The firm was founded in 1902 by Ada Berg, who had been a smith.", ("correct", 1.0)),
+        ("1.5 million", "15 million", ("wrong", 0.0)),
+        ("5", "-5", ("wrong", 0.0)),
+        ("C", "C++", ("wrong", 0.0)),
+    ],
+)
+async def test_the_same_words_and_another_number_need_no_entailment(gold, answer, expected):
     entailer = TableEntailer()
-    assert await verdict(two_hops(answer="ADA BERG!"), entailer=entailer) == ("correct", 1.0)
-    assert entailer.calls == 0
-
-
-@pytest.mark.parametrize(("gold", "said"), [("1.5 million", "15 million"), ("5", "-5"), ("C", "C++")])
-async def test_another_number_is_wrong_and_needs_no_entailment(gold, said):
-    entailer = TableEntailer()
-    assert await verdict(two_hops(answer=said, references=[gold]), entailer=entailer) == ("wrong", 0.0)
-    assert entailer.calls == 0
-
-
-async def test_a_sentence_that_holds_a_reference_is_right_whatever_else_it_says():
-    entailer = TableEntailer()
-    answer = "The firm was founded in 1902 by Ada Berg, who had been a smith."
-    assert await verdict(two_hops(answer=answer), entailer=entailer) == ("correct", 1.0)
+    assert await verdict(two_hops(answer=answer, references=[gold]), entailer=entailer) == expected
     assert entailer.calls == 0
 
 
@@ -126,7 +123,7 @@ async def verdicts_of_nano(tell):
     found = []
     for case in world.cases(30, seed=31):
         results = await judged_by_nano(case.question, case.references, tell(case))
-        values = [one.value > 0 for one in results if getattr(one, "name", "") == "answer_correct"]
+        values = [score.value > 0 for score in named(results, "answer_correct", None)]
         found.append(values[0] if values else None)
     return found
 
@@ -148,7 +145,7 @@ async def test_the_short_form_that_nano_compares_is_recorded():
     case = world.cases(1, seed=31)[0]
     answer = case.gold[0].text.replace(case.answer, f"the town called {case.answer.split()[-1]}")
     results = await judged_by_nano(case.question, case.references, answer)
-    (score,) = [one for one in results if getattr(one, "name", "") == "answer_correct"]
+    (score,) = named(results, "answer_correct", None)
     assert "condensed" in score.metadata
     assert score.usage.prompts >= 2
 

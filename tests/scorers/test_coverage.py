@@ -3,7 +3,20 @@
 import math
 
 import pytest
-from support.reader import FIRM, FIRM_QUERY, FOUNDER, FOUNDER_QUERY, NEAR, NOISE, reader, run, step, two_hops
+from support.reader import (
+    FIRM,
+    FIRM_QUERY,
+    FOUNDER,
+    FOUNDER_QUERY,
+    NEAR,
+    NOISE,
+    named,
+    reader,
+    run,
+    step,
+    two_hops,
+    values,
+)
 
 from ragguard.records import Failure, Passage
 from ragguard.scorers.coverage import Coverage
@@ -14,14 +27,6 @@ from ragguard.scorers.view import Caps
 
 async def coverage(the_run, engine=None, **more):
     return await ScoringPipeline(engine or reader(), scorers=[Coverage()], **more).results(the_run)
-
-
-def named(results, name, stage="passages"):
-    return [score for score in results if getattr(score, "name", "") == name and score.stage == stage]
-
-
-def values(results, name, stage="passages"):
-    return [pytest.approx(score.value) for score in named(results, name, stage)]
 
 
 async def test_sub_questions_are_made_once_and_every_passage_is_rated_for_each():

@@ -12,6 +12,7 @@ from support.examinee import examinee, label
 from support.fake_model import FakeModel
 from support.misbehaving_server import serving
 from support.polling import eventually
+from support.reader import named
 
 from ragguard import DistractorGuard, RagGuard
 from ragguard.analysis.hops import print_hops
@@ -205,7 +206,7 @@ async def test_references_give_passages_a_verdict_where_the_model_may_not_judge_
     engine = examinee()
     await kept(engine, figures=UNFIT)
     results = await ScoringPipeline(engine, scorers=scorers).results(a_run())
-    brings = {one.position: one for one in results if getattr(one, "name", "") == "brings_answer"}
+    brings = {score.position: score for score in named(results, "brings_answer", None)}
     assert brings[1].value > 0.8 > 0.2 > brings[2].value
     assert (brings[1].label, brings[2].label) == ("has a reference", "")
     assert {one.reference_source for one in brings.values()} == {"gold"}
@@ -214,7 +215,7 @@ async def test_references_give_passages_a_verdict_where_the_model_may_not_judge_
     without = await ScoringPipeline(engine, scorers=scorers).results(
         dataclasses.replace(a_run(), references=None)
     )
-    assert "brings_answer" not in {getattr(one, "name", "") for one in without}
+    assert not named(without, "brings_answer", None)
 
 
 async def test_a_contradiction_of_a_reference_is_named_by_words_where_the_model_may_not_rate():
@@ -225,7 +226,7 @@ async def test_a_contradiction_of_a_reference_is_named_by_words_where_the_model_
     contested = dataclasses.replace(a_run(), steps=[dataclasses.replace(a_run().steps[0], passages=passages)])
     for run, value in ((contested, 1.0), (a_run(), 0.0)):
         results = await ScoringPipeline(engine, scorers=["coverage"]).results(run)
-        found = [score for score in results if getattr(score, "name", "") == "contested"]
+        found = named(results, "contested", None)
         assert [(score.level, score.value) for score in found] == [("step", value), ("run", value)]
         assert found[0].label == ("1.1 against 1.2" if value else "")
 
@@ -234,7 +235,7 @@ async def test_words_alone_tell_where_no_likelihood_is_to_be_had():
     engine = examinee()
     await kept(engine, figures=UNFIT | {"likelihood": 0.5})
     results = await ScoringPipeline(engine, scorers=["utility"]).results(a_run())
-    brings = {one.position: one for one in results if getattr(one, "name", "") == "brings_answer"}
+    brings = {score.position: score for score in named(results, "brings_answer", None)}
     assert brings[1].value > 0.8 > 0.2 > brings[2].value
     assert {one.metadata["how"] for one in brings.values()} == {"words"}
 
@@ -243,7 +244,7 @@ async def test_a_model_that_may_judge_needs_no_references():
     engine = examinee()
     await kept(engine)
     results = await ScoringPipeline(engine, scorers=["utility"]).results(a_run())
-    assert "brings_answer" not in {getattr(one, "name", "") for one in results}
+    assert not named(results, "brings_answer", None)
 
 
 async def test_probe_that_failed_gives_failures_with_the_reason_and_is_not_asked():

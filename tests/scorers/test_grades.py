@@ -1,7 +1,7 @@
 """A selection beside the best there was: only where there was more to select from."""
 
 import pytest
-from support.reader import FIRM, FIRM_QUERY, FOUNDER, NEAR, NOISE, reader, run, step, two_hops
+from support.reader import FIRM, FIRM_QUERY, FOUNDER, NEAR, NOISE, named, reader, run, step, two_hops
 
 from ragguard import metrics
 from ragguard.records import Failure, Passage, Score
@@ -14,8 +14,8 @@ async def grades(the_run, engine=None, **more):
 
 
 def value(results, name, stage="passages"):
-    found = [score.value for score in results if getattr(score, "name", "") == name and score.stage == stage]
-    return found[0] if found else None
+    scores = named(results, name, stage)
+    return scores[0].value if scores else None
 
 
 def names(results, stage="passages"):
@@ -111,7 +111,7 @@ async def test_a_grade_that_fails_leaves_the_step_out():
     results = await grades(two_hops(), engine)
     (failure,) = [result for result in results if isinstance(result, Failure)]
     assert failure.error == "LowLabelMass"
-    scored = {s.step_id for s in results if getattr(s, "name", "") == "harm"}
+    scored = {score.step_id for score in named(results, "harm", None)}
     assert len(scored) == 1
     assert failure.step_id not in scored
 

@@ -13,10 +13,12 @@ from support.reader import (
     NEAR,
     NOISE,
     QUESTION,
+    named,
     reader,
     run,
     step,
     two_hops,
+    values,
 )
 from support.scripted_engine import ScriptedEngine
 
@@ -33,14 +35,6 @@ BINARY = Utility(relevance="binary")
 
 async def utility(the_run, engine=None, scorer="utility", **more):
     return await ScoringPipeline(engine or reader(), scorers=[scorer], **more).results(the_run)
-
-
-def named(results, name, stage="passages"):
-    return [score for score in results if getattr(score, "name", "") == name and score.stage == stage]
-
-
-def values(results, name, stage="passages"):
-    return [pytest.approx(score.value) for score in named(results, name, stage)]
 
 
 async def test_a_passage_is_judged_for_its_own_steps_query():

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pytest
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.entailment import Entailments, Pair
-from ragguard.records import Passage, RetrievalStep, Run, Usage
+from ragguard.records import Passage, Result, RetrievalStep, Run, Score, Usage
 from ragguard.text.language import meaning_key
 
 QUESTION = "Who founded the firm based in Oslo?"
@@ -154,3 +155,14 @@ def run(*steps: RetrievalStep, answer: str | None = "Ada Berg", references: Sequ
 def two_hops(**more: object) -> Run:
     """The run that goes well, with a distractor in each hop."""
     return run(step(FIRM_QUERY, [FIRM, NEAR]), step(FOUNDER_QUERY, [NOISE, FOUNDER]), **more)  # type: ignore[arg-type]
+
+
+def named(results: Iterable[Result], name: str, stage: str | None = "passages") -> list[Score]:
+    """The scores of that name, of one stage or (None) of all."""
+    scores = (one for one in results if isinstance(one, Score) and one.name == name)
+    return [score for score in scores if stage in (None, score.stage)]
+
+
+def values(results: Iterable[Result], name: str, stage: str | None = "passages") -> list[object]:
+    """Their values, for a comparison that allows for rounding."""
+    return [pytest.approx(score.value) for score in named(results, name, stage)]

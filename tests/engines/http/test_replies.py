@@ -131,20 +131,14 @@ def doctor(handle):
     return result.output.splitlines()[-1]
 
 
-@pytest.mark.parametrize("kind", BAD_LISTS)
-def test_list_of_models_that_is_none_is_said_with_what_came(kind):
-    reply, came, expected = BAD_LISTS[kind]
-    line = doctor(lambda request: reply)
-    assert "/v1/models: " in line
-    assert came in line
-    assert expected in line
-
-
-@pytest.mark.parametrize("kind", BAD_ANSWERS)
-def test_answer_that_is_none_is_said_with_what_came(kind):
-    reply, came, expected = BAD_ANSWERS[kind]
-    line = doctor(lambda request: MODELS if request.path.endswith("/models") else reply)
-    assert "/v1/chat/completions: " in line
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/models", kind) for kind in BAD_LISTS] + [("/chat/completions", k) for k in BAD_ANSWERS],
+)
+def test_what_is_no_list_of_models_or_no_answer_is_said_with_what_came(path, kind):
+    reply, came, expected = (BAD_LISTS if path == "/models" else BAD_ANSWERS)[kind]
+    line = doctor(lambda request: reply if request.path.endswith(path) else MODELS)
+    assert f"/v1{path}: " in line
     assert came in line
     assert expected in line
 

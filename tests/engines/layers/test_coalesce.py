@@ -70,21 +70,18 @@ async def test_different_labels_are_asked_together_and_each_caller_gets_its_own(
 
 
 @pytest.mark.parametrize(
-    "engine",
-    [ScriptedEngine(mode="sequence"), ScriptedEngine(capabilities=frozenset({"top_logprobs"}))],
-    ids=["a label's tokens in a row", "samples or the most probable"],
+    ("engine", "labels"),
+    [
+        (ScriptedEngine(mode="sequence"), [("A",), ("B",)]),
+        (ScriptedEngine(capabilities=frozenset({"top_logprobs"})), [("A",), ("B",)]),
+        (ScriptedEngine(), [("NO",), ("Norway", "Peru")]),
+    ],
+    ids=["a label's tokens in a row", "samples or the most probable", "labels that may begin alike"],
 )
-async def test_where_more_labels_cost_more_or_change_numbers_they_are_asked_apart(engine):
+async def test_where_more_labels_cost_more_or_change_numbers_they_are_asked_apart(engine, labels):
     layer = Coalesce(engine, window_ms=5)
-    await asyncio.gather(layer.label_probs(["p"], ["A"]), layer.label_probs(["p"], ["B"]))
-    assert [call.labels for call in engine.calls] == [("A",), ("B",)]
-
-
-async def test_labels_that_may_begin_alike_are_asked_apart():
-    engine = ScriptedEngine()
-    layer = Coalesce(engine, window_ms=5)
-    await asyncio.gather(layer.label_probs(["p"], ["NO"]), layer.label_probs(["p"], ["Norway", "Peru"]))
-    assert [call.labels for call in engine.calls] == [("NO",), ("Norway", "Peru")]
+    await asyncio.gather(*(layer.label_probs(["p"], list(asked)) for asked in labels))
+    assert [call.labels for call in engine.calls] == labels
 
 
 async def test_batches_are_bounded():
