@@ -267,7 +267,9 @@ def _chain(chain: Sequence[int], paid: Collection[int]) -> str:
     begin, *between, last = chain
     ends = f"hop {last}{', which paid' if last in paid else ''}"
     if len(between) >= _SHOWN:
-        return f"hop {begin} led to hop {between[0]}, and so on to {ends}"
+        on_the_way = [f"hop {number}" for number in between if number in paid]
+        by = f" by {first_of(on_the_way)}, which paid," if on_the_way else ""
+        return f"hop {begin} led to hop {between[0]}, and so on{by} to {ends}"
     steps = [f"hop {number}, which {'paid and ' * (number in paid)}led to " for number in between]
     return f"hop {begin} led to {''.join(steps)}{ends}"
 

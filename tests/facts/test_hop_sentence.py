@@ -92,6 +92,14 @@ def test_belief_in_the_runs_own_answer_is_named():
     assert hop_sentence(run) == "Hop 1 raised the belief in this answer (+0.62 ± 0.05)."
 
 
+def test_a_long_chain_names_the_hop_on_its_way_that_paid():
+    hops = [hop(number, 0.0, led_by=[[number - 1]] if number > 1 else [], paid_through=4 if number < 4 else 0)
+            for number in range(1, 7)]  # fmt: skip
+    hops[3] = hop(4, 0.5, led_by=[[3]])
+    said = hop_sentence(RunWork(hops, gain(0.5)))
+    assert said.endswith("hop 1 led to hop 2, and so on by hop 4, which paid, to hop 6.")
+
+
 def test_fifty_hops_are_said_in_a_few_words():
     hops = [hop(number, 0.0, 0.0, led_by=[[number - 1]] if number > 1 else []) for number in range(1, 51)]
     hops[0] = hop(1, 0.5, 0.5)

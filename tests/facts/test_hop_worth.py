@@ -164,7 +164,8 @@ def test_the_sentence_says_which_evidence_spoke_and_is_right(case):
         gained = known["joint_gain", id] - known["reference_gain", id]
         assert abs(float(question) - gained) < 0.006
         assert gained > known["reference_gain", id]
-    paid = {f"step-{number}" for number in re.findall(r"hop (\d), which paid", text)}
+    clauses = re.findall(r"((?:hop \d(?:, | and )?)+),? which paid", text)
+    paid = {f"step-{number}" for clause in clauses for number in re.findall(r"\d", clause)}
     through = {
         one.through
         for id, one in found.items()
