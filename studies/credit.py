@@ -21,9 +21,8 @@ from ragguard import world
 from ragguard.analysis.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
-from ragguard.facts.hop_worth import worth_of_hops
-from ragguard.facts.leads import with_leads
 from ragguard.facts.run_facts import names_in
+from ragguard.facts.run_view import RunView
 from ragguard.lab.validation.contexts import Progress, silent
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.arrays import Floats
@@ -161,8 +160,8 @@ async def _hops(
     scores = [one for one in await pipeline.results(run) if isinstance(one, Score) and one.level == "step"]
     known = {(one.name, one.step_id): one.value for one in scores}
     for label, asked in ((SHOWN, run), (AFTER_A_LEAD, after_a_lead(run))):
-        worth = worth_of_hops(scores, with_leads(asked).steps)
-        known |= {(label, step): one.value for step, one in worth.items()}
+        hops = RunView(asked, scores).hops
+        known |= {(label, hop.step.id): hop.worth.value for hop in hops if hop.worth}
     return {
         label: [known.get((score, step.id), math.nan) for step in run.steps]
         for label, score in NUMBERS.items()

@@ -165,9 +165,11 @@ def remarks_on_worth(hop: HopView, steps: Sequence[RetrievalStep]) -> list[str]:
     """Returns what a hop was worth and by what evidence, if that is another number than its own credit."""
     worth = hop.worth
     numbers = {one.id: f"hop {number}, to which it led" for number, one in enumerate(steps, 1)}
-    if worth is None or not (worth.through or worth.name == "joint_gain"):
+    if worth is None or not (worth.through or worth.stated or worth.name == "joint_gain"):
         return []
     shown, of = f"worth {as_shown(worth.value):+z.2f}", numbers.get(worth.through, "")
+    if worth.stated:
+        of = "the first passage that states the reference"
     if worth.name != "joint_gain":
         return [f"{shown}: that of {of}"]
     parts = f"question {as_shown(worth.question):+z.2f}, answer {as_shown(worth.answer):+z.2f}"

@@ -15,7 +15,7 @@ from ragguard.facts.hop_sentence import first_of, hop_sentence
 from ragguard.facts.run_facts import RunFacts, facts_of, findable, mentions, names_in
 from ragguard.facts.scores import CountedScores
 from ragguard.metrics.answers import is_abstention
-from ragguard.records import CUT_PASSAGES, Run, Score
+from ragguard.records import Run, Score
 from ragguard.text.language import normalise
 from ragguard.text.secret_filter import strip_control_characters
 
@@ -73,7 +73,7 @@ def explain_facts(facts: RunFacts) -> Explanation:
     """Explains a run by what is known of it."""
     answer = _AnswerEvidence(facts)
     cause, about_answer = answer.explain()
-    stating = frozenset(answer.reference_at)
+    stating = frozenset(facts.reference_at)
     if cause in _FAILED and facts.overturned and facts.closed_book is not None:
         cause = "overturned"
         about_answer += (
@@ -94,12 +94,7 @@ class _AnswerEvidence:
 
     def __init__(self, facts: RunFacts) -> None:
         self._facts = facts
-        cut = any(CUT_PASSAGES in passage.metadata for hop in facts.hops for passage in hop.seen.all)
-        self._known = not cut and all(text.strip() for hop in facts.hops for text in hop.texts)
-        """False if a passage has no text, as an image, or as in a folder of scored parts, or some were not captured."""
-        self._reference_findable = self._known and bool(findable(facts.references))
-        self.reference_at = self._stating(facts.references)
-        """The passages that were read and state a reference."""
+        self._reference_findable = facts.known and bool(findable(facts.references))
         found = ((part, self._claims(part)) for part in self._parts())
         self.phrase, self.places = next((one for one in found if one[1]), (facts.answer, []))
         """The answer, or what of it a passage has (a reference, or else a name), and the passages that were read and
@@ -120,17 +115,7 @@ class _AnswerEvidence:
             mentions(facts.question, findable([part])) or is_bridge(facts, part)
         ):
             return []
-        return self._stating([part])
-
-    def _stating(self, texts: Sequence[str], *, read: bool = True) -> list[Place]:
-        """Returns the passages, read or unread, that state one of the texts word for word."""
-        phrases = findable(texts) if self._known else []
-        return [
-            (hop.number, rank)
-            for hop in self._facts.hops
-            for rank, passage in enumerate(hop.texts, 1)
-            if (rank in hop.read) == read and mentions(passage, phrases)
-        ]
+        return self._facts.stating([part])
 
     def _parts(self) -> Iterable[str]:
         """Yields the answer, the references in it, then its names that neither question, queries nor references
@@ -162,7 +147,7 @@ class _AnswerEvidence:
         reference = f"reference {_quoted(facts.references[0])}"
         if verdict == "wrong" and mentions(facts.answer, findable(facts.references)):
             return "", f"Judged wrong, though the answer has the words of the {reference}."
-        if self.reference_at:
+        if self._facts.reference_at:
             return self._though_read(outcome, source, reference)
         return self._unread(outcome, source, reference)
 
@@ -172,9 +157,9 @@ class _AnswerEvidence:
         found = ""
         if self.places:
             found = f"{_quoted(self.phrase)} is in {_places(self.places)}"
-        elif self.reference_at:
-            found = f"the reference {_quoted(facts.references[0])} is in {_places(self.reference_at)}"
-        elif supported and self._known and findable([facts.answer]):
+        elif self._facts.reference_at:
+            found = f"the reference {_quoted(facts.references[0])} is in {_places(self._facts.reference_at)}"
+        elif supported and facts.known and findable([facts.answer]):
             found = f"{quoted} is in no passage that was read"
         if supported:
             return "right", f"{right}: {found}." if found else f"{right}."
@@ -187,18 +172,22 @@ class _AnswerEvidence:
         """Returns where the answer stands, and a reference that it does not have."""
         facts, reference = self._facts, ""
         if not self.places:
-            sought = self._known and facts.hops and findable([facts.answer])
+            sought = facts.known and facts.hops and findable([facts.answer])
             if not sought or is_abstention(facts.answer):
                 return ""
             return f"The answer {_quoted(facts.answer)} is in no passage that was read."
         if self._reference_findable and not mentions(facts.answer, findable(facts.references)):
-            at = _places(self.reference_at).partition(" ")[2] if self.reference_at else "none that was read"
+            at = (
+                _places(self._facts.reference_at).partition(" ")[2]
+                if self._facts.reference_at
+                else "none that was read"
+            )
             reference = f", the reference {_quoted(facts.references[0])} in {at}"
         return f"The answer {_quoted(self.phrase)} is in {_places(self.places)}{reference}."
 
     def _though_read(self, outcome: str, source: str, reference: str) -> tuple[Cause, str]:
         """Explains a wrong answer or an abstention of a model that did read a passage with the reference."""
-        at = _places(self.reference_at)
+        at = _places(self._facts.reference_at)
         missing = "" if source and self._believed else self._missing()
         if missing:
             first = f"{source}. The" if source else "the"
@@ -211,7 +200,7 @@ class _AnswerEvidence:
     def _unread(self, outcome: str, source: str, reference: str) -> tuple[Cause, str]:
         """Explains a wrong answer or an abstention of a model that read no passage with the reference."""
         facts = self._facts
-        if unread := self._stating(facts.references, read=False):
+        if unread := self._facts.stating(facts.references, read=False):
             hop, rank = unread[0]
             lost = "the guard dropped" if rank in facts.hops[hop - 1].dropped else "the model did not get"
             also = f" {source}." if source else ""
@@ -243,7 +232,7 @@ class _AnswerEvidence:
     def _without(self) -> list[int]:
         """Returns the hops that found nothing for their queries. A hop that found the reference found something,
         whatever the judge says of it."""
-        facts, stating = self._facts, {hop for hop, _ in self.reference_at}
+        facts, stating = self._facts, {hop for hop, _ in self._facts.reference_at}
         answered = {
             normalise(hop.query) for hop in facts.hops if hop.answers_its_query or hop.number in stating
         }

@@ -5,7 +5,7 @@ Each clause is a claim that is true of the numbers; what they do not show is sai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -66,6 +66,8 @@ class HopWork:
     """The numbers of the hops from which its query took words; several at one place cannot be told apart."""
     paid_through: int = 0
     """The number of the hop that paid and to which it led, if it paid by that only; 0 for none."""
+    stated: bool = False
+    """True if it paid since it brought the first passage that states a reference, not by what the belief did."""
     joint: JointGain | None = None
     """The bearing of the hop on question and answer together; only of runs of several hops."""
 
@@ -249,7 +251,12 @@ def _about_leads(run: RunWork) -> list[str]:
     chains: list[list[int]] = []
     ties: list[str] = []
     told = not (_is_only_likelier(run) or _is_contradicted(run))
-    paid = {hop.paid_through for hop in run.hops} if told else set()
+    through = {hop.paid_through for hop in run.hops} if told else set()
+    paid = {
+        hop.number: "brought the reference" if hop.stated else "paid"
+        for hop in run.hops
+        if hop.number in through
+    }
     for hop in run.hops:
         for sources in dict.fromkeys(map(tuple, hop.led_by)):
             if len(sources) > 1:
@@ -262,15 +269,17 @@ def _about_leads(run: RunWork) -> list[str]:
     return [*led[:_SHOWN], *([f"{len(led) - _SHOWN} more queries took words"] if len(led) > _SHOWN else [])]
 
 
-def _chain(chain: Sequence[int], paid: Collection[int]) -> str:
-    """Returns the clause about hops each of which led to the next; `paid`: those for which an earlier hop paid."""
+def _chain(chain: Sequence[int], paid: Mapping[int, str]) -> str:
+    """Returns the clause about hops each of which led to the next; `paid`: what those did for which an earlier hop
+    paid."""
     begin, *between, last = chain
-    ends = f"hop {last}{', which paid' if last in paid else ''}"
+    ends = f"hop {last}{f', which {paid[last]}' if last in paid else ''}"
     if len(between) >= _SHOWN:
-        on_the_way = [f"hop {number}" for number in between if number in paid]
-        by = f" by {first_of(on_the_way)}, which paid," if on_the_way else ""
+        by = "".join(f" by hop {number}, which {paid[number]}," for number in between if number in paid)
         return f"hop {begin} led to hop {between[0]}, and so on{by} to {ends}"
-    steps = [f"hop {number}, which {'paid and ' * (number in paid)}led to " for number in between]
+    steps = [
+        f"hop {number}, which {f'{paid[number]} and ' if number in paid else ''}led to " for number in between
+    ]
     return f"hop {begin} led to {''.join(steps)}{ends}"
 
 

@@ -1,8 +1,8 @@
 """Decides which number says what each hop of a run was worth: the one answer to "which hop paid?".
 
-Every sentence, bar and table about hops takes its number from here. Two kinds of evidence go into it: what a hop did to
-question and answer, by its scores, and what it led to, by the words of the queries behind it. A hop that led to a hop
-that paid has paid.
+Every sentence, bar and table about hops takes its number from here. Three kinds of evidence go into it: what a hop did
+to question and answer, by its scores; what it led to, by the words of the queries behind it; and whether it brought the
+first passage that states a reference, by its words. A hop that led to a hop that paid has paid.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class HopWorth(NamedTuple):
     """The question's part of the value; 0 if the score has none."""
     through: str = ""
     """The id of the later step from which the answer's part of the value is, if the hop led to it and it has more."""
+    stated: bool = False
+    """True if the answer's part is the least with which a hop pays, for the first passage that states a reference."""
 
     @property
     def answer(self) -> float:
@@ -47,19 +49,22 @@ class HopWorth(NamedTuple):
     @property
     def paid(self) -> bool:
         """True if the value is worth naming, and more than two standard errors."""
-        return self.value >= self._least and is_clear(self.value, self.stderr)
+        return self.value >= self.least and is_clear(self.value, self.stderr)
 
     @property
     def lowered(self) -> bool:
         """True if the hop made the answer less likely by as much."""
-        return self.answer <= -self._least and is_clear(self.answer, self.stderr)
+        return self.answer <= -self.least and is_clear(self.answer, self.stderr)
 
     @property
-    def _least(self) -> float:
+    def least(self) -> float:
+        """The least value with which a hop paid."""
         return _LEAST.get(self.name, WORTH_NAMING)
 
 
-def worth_of_hops(scores: Iterable[Score], steps: Sequence[RetrievalStep]) -> Mapping[str, HopWorth]:
+def worth_of_hops(
+    scores: Iterable[Score], steps: Sequence[RetrievalStep], reference_came_with: str = ""
+) -> Mapping[str, HopWorth]:
     """Returns what each hop of a run was worth, by the id of its step: by the first of the deciding scores that every
     hop has which has any of them; empty if no hop has any.
 
@@ -69,15 +74,26 @@ def worth_of_hops(scores: Iterable[Score], steps: Sequence[RetrievalStep]) -> Ma
     Args:
         scores: The scores of the run.
         steps: The steps of the run, in order, with their leads.
+        reference_came_with: The id of the first step of which a passage states a reference; of a run of several hops
+            its answer's part is at least that with which a hop pays, unless it lowered the belief.
     """
-    own = own_worth(scores)
-    worth = dict(own)
+    worth = dict(own_worth(scores))
+    brought = worth.get(reference_came_with) if len(worth) > 1 else None
+    # A belief that fell is no payment; the logarithm of a small one falls for nothing.
+    fell = brought and brought.lowered and brought.name not in _ANSWERS_PART
+    if brought and not brought.support and not fell and brought.answer < brought.least:
+        worth[reference_came_with] = brought._replace(
+            value=brought.question + brought.least, stderr=None, stated=True
+        )
     for step in reversed(steps):  # a later hop is settled before the hop that led to it
         source, gain = led_from(step), worth.get(step.id)
         if gain and source in worth and gain.answer > max(0.0, worth[source].answer):
             kept = worth[source]
             worth[source] = kept._replace(
-                value=kept.question + gain.answer, stderr=gain.stderr, through=gain.through or step.id
+                value=kept.question + gain.answer,
+                stderr=gain.stderr,
+                through=gain.through or step.id,
+                stated=False,
             )
     return worth
 

@@ -22,7 +22,7 @@ from ragguard.facts.repeats import repeats
 from ragguard.facts.scores import CountedScores
 from ragguard.facts.steps import StepView, numbered, view_step
 from ragguard.facts.verdicts import BeliefGain, Verdict, utility_verdict
-from ragguard.records import Run, Score
+from ragguard.records import CUT_PASSAGES, Run, Score
 from ragguard.text.language import normalise
 from ragguard.text.numbers import KNOWN_DIGITS
 from ragguard.text.words import DASHES, POSSESSIVE, figure_words
@@ -162,6 +162,32 @@ class RunFacts:
     """The belief before any retrieval."""
     gold: Sequence[str] = ()
     """The texts of the run's pool that are graded as right, or not graded."""
+    known: bool = field(init=False)
+    """False if a passage has no text, as an image, or as in a folder of scored parts, or some were not captured."""
+    reference_at: Sequence[tuple[int, int]] = field(init=False)
+    """The passages that were read and state a reference, by hop and rank."""
+
+    def __post_init__(self) -> None:
+        cut = any(CUT_PASSAGES in passage.metadata for hop in self.hops for passage in hop.seen.all)
+        self.known = not cut and all(text.strip() for hop in self.hops for text in hop.texts)
+        self.reference_at = self.stating(self.references)
+
+    def stating(self, texts: Sequence[str], *, read: bool = True) -> list[tuple[int, int]]:
+        """Returns the passages, read or unread, that state one of the texts word for word, by hop and rank."""
+        phrases = findable(texts) if self.known else []
+        return [
+            (hop.number, rank)
+            for hop in self.hops
+            for rank, passage in enumerate(hop.texts, 1)
+            if (rank in hop.read) == read and mentions(passage, phrases)
+        ]
+
+    @property
+    def reference_came_with(self) -> str:
+        """The id of the first step of which a passage states a reference that the question does not; empty for none."""
+        new = [one for one in self.references if not mentions(self.question, findable([one]))]
+        places = self.reference_at if len(new) == len(self.references) else self.stating(new)
+        return self.hops[places[0][0] - 1].seen.step.id if places else ""
 
     @property
     def overturned(self) -> bool:
@@ -188,18 +214,18 @@ def facts_of(run: Run, scores: CountedScores) -> RunFacts:
         if score.name == "utility" and score.position is not None and score.step_id in by_id:
             by_id[score.step_id].verdicts[score.position] = utility_verdict(score.value, score.stderr)
     correct = scores.get("answer_correct")
-    worth = worth_of_hops(scores.all, run.steps)
-    return RunFacts(
+    facts = RunFacts(
         run.question,
         run.answer or "",
         run.references or (),
         hops,
         verdict="" if correct is None else correct.label,
-        work=_work_of(run, hops, scores, _paid_through(scores, worth)),
-        worth=worth,
         closed_book=_gain(scores.get("seper_closed_book") or scores.get("likelihood_closed_book")),
         gold=[one.text for one in run.pool or () if one.grade is None or one.grade >= GOLD],
     )
+    facts.worth = worth_of_hops(scores.all, run.steps, facts.reference_came_with)
+    facts.work = _work_of(run, hops, scores, facts.worth)
+    return facts
 
 
 def _paid_through(scores: CountedScores, worth: Mapping[str, HopWorth]) -> Mapping[str, str]:
@@ -208,15 +234,16 @@ def _paid_through(scores: CountedScores, worth: Mapping[str, HopWorth]) -> Mappi
     return {
         step: hop.through
         for step, hop in worth.items()
-        if hop.through and hop.paid and not own[step].paid and own[hop.through].paid
+        if hop.through and hop.paid and not own[step].paid and worth[hop.through].paid
     }
 
 
 def _work_of(
-    run: Run, hops: Sequence[HopFacts], scores: CountedScores, paid_through: Mapping[str, str]
+    run: Run, hops: Sequence[HopFacts], scores: CountedScores, worth: Mapping[str, HopWorth]
 ) -> RunWork:
     """Returns what the hops did to the belief, by the scores of beliefs and likelihoods."""
     numbers = {hop.seen.step.id: hop.number for hop in hops}
+    paid_through = _paid_through(scores, worth)
     work: list[HopWork] = []
     credits: list[Score] = []
     used: list[Score | None] = []
@@ -235,6 +262,7 @@ def _work_of(
             HopWork(
                 hop.number, hop.seen.readable, worth=_gain(credit), loss=_gain(loss), added=_gain(added),
                 paid_through=numbers.get(paid_through.get(step.id, ""), 0),
+                stated=step.id in worth and worth[step.id].stated,
                 joint=JointGain(joint.value, reference.value) if joint and reference else None,
                 led_by=[
                     sources

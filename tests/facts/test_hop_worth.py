@@ -92,6 +92,37 @@ def test_a_lead_that_nobody_can_tell_pays_nothing():
     assert [one.value for one in worth(scores, ("c", "a", "b")).values()] == [0.0, 0.0, 0.6]
 
 
+def test_the_hop_that_brought_the_reference_has_paid_and_so_has_the_hop_that_led_to_it():
+    scores = [score("credit", "a", 0.0), score("credit", "b", -0.03), score("credit", "c", 0.01)]
+    found = worth_of_hops(scores, steps("a", "b", "c", leads=[("b", "a")]), "b")
+    assert [(one.value, one.paid, one.stated, one.through) for one in found.values()] == [
+        (0.05, True, False, "b"), (0.05, True, True, ""), (0.01, False, False, ""),
+    ]  # fmt: skip
+    assert worth_of_hops(scores[:1], steps("a"), "a")["a"].value == 0.0, "of one hop only the belief tells"
+    fell = [scores[0], score("credit", "b", -0.3)]
+    assert worth_of_hops(fell, steps("a", "b"), "b")["b"].value == -0.3
+    support = [score("credit", one, 0.0, "answer") for one in ("a", "b")]
+    assert not any(one.paid for one in worth_of_hops(support, steps("a", "b"), "b").values())
+
+
+def told(question="Which town?", references=("Oslo",), texts=("Ada Berg", "Ada Berg was born in Oslo.")):
+    run = Run(question=question, references=[*references], steps=steps("a", "b", leads=[("b", "a")]))
+    for step, text in zip(run.steps, texts, strict=True):
+        step.passages = [Passage(text)]
+    view = RunView(run, [score("credit", one, 0.0, stderr=None) for one in ("a", "b")])
+    return [hop.worth.stated for hop in view.hops], view.explanation.text
+
+
+def test_the_reference_is_looked_for_in_what_was_read():
+    stated, text = told()
+    assert stated == [False, True]
+    assert "hop 1 led to hop 2, which brought the reference" in text
+    assert told(texts=("Oslo is a town.", "Ada Berg was born in Oslo."))[0] == [True, False]
+    assert told(question="Was she born in Oslo?")[0] == [False, False]
+    assert told(question="Oslo or Bergen?", references=("Oslo", "the capital"))[0] == [False, False]
+    assert told(references=("yes",), texts=("", "yes"))[0] == [False, False]
+
+
 def test_a_hop_that_led_to_a_hop_that_lowered_the_belief_gets_nothing_of_it():
     scores = [score("credit", "a", -0.5), score("credit", "b", -0.2)]
     assert [(one.value, one.lowered) for one in worth(scores, ("b", "a")).values()] == [
