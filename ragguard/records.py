@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import count
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from ragguard.runtime.per_process import PerProcess
@@ -244,21 +243,6 @@ def places_of(k: int | None, passages: int, candidates: int, *, kept: int, dropp
         return k
     # Where the model got fewer than the guard kept, something else chose behind the guard.
     return (passages + dropped if passages >= kept else passages) or candidates
-
-
-def read_candidates(candidates: Sequence[Hashable], given: Sequence[Hashable]) -> list[int]:
-    """Returns for each passage that the model got the index of the candidate that it is, the first with its key that is
-    left; an index beyond the candidates for one that is none, such as one that a tool has rewritten.
-
-    Args:
-        candidates: The keys of what was retrieved, in the retriever's order.
-        given: The keys of what the model got.
-    """
-    left: dict[Hashable, list[int]] = {}
-    for index, key in enumerate(candidates):
-        left.setdefault(key, []).append(index)
-    beyond = count(len(candidates))
-    return [same.pop(0) if (same := left.get(key)) else next(beyond) for key in given]
 
 
 @dataclass(slots=True)

@@ -88,27 +88,6 @@ def other_fields(kind: type, *known: str) -> tuple[str, ...]:
     return tuple(declared.name for declared in fields(kind) if declared.name not in known)
 
 
-def row_data(kind: type, record: Any, names: Iterable[str], passages: PassagePositions) -> Data:
-    """Returns the named fields of a record, or of an event that has fields of a record, as a row of a store has them,
-    without the fields that have their default values."""
-    data: Data = record_type(kind).write(record, names, passages)
-    return data
-
-
-def row_values(record: Any) -> list[Any]:
-    """Returns the values of a record without passages, in the order of its fields, as data for JSON."""
-    return record_type(type(record)).values(record)
-
-
-def of_row(kind: type, data: Mapping[str, Any], names: Iterable[str], passages: Sequence[Passage]) -> Data:
-    """Returns the values of the named fields that `row_data` wrote. `passages` are those of the row, by position.
-
-    Nothing is checked: what another program has changed raises a TypeError, a ValueError or a LookupError, or comes
-    back as it is.
-    """
-    return record_type(kind).restored({name: data[name] for name in names if name in data}, passages)
-
-
 def fitted(record: T) -> T:
     """Returns a captured record itself where every field has its type, else a copy in which every field has.
 
@@ -270,8 +249,9 @@ class RecordType:
     def write(
         self, record: Any, names: Iterable[str] | None = None, passages: PassagePositions | None = None
     ) -> Any:
-        """Returns the fields of the record, or the named ones, as data for JSON, without default values; with the
-        `passages` of a row in the form of rows, in which a passage is its position."""
+        """Returns the fields of the record, or the named ones, as data for JSON, without default values; an event that
+        has fields of a record is written as well. With the `passages` of a row it is the form of rows, in which a
+        passage is its position."""
         if passages is not None and self.kind is Passage:
             return passages.positions_of([record])[0]
         data = {}
@@ -296,11 +276,15 @@ class RecordType:
         if self.kind is Passage:
             return passages[data]
         named = dict(zip(self._fields, data, strict=False)) if isinstance(data, list) else data
-        return self.kind(**self.restored(named, passages))
+        return self.kind(**self.restored(named, named, passages))
 
-    def restored(self, data: Data, passages: Sequence[Passage]) -> Data:
-        """Returns the values of fields that stand in a row by their names; checks nothing."""
-        values = {**data}
+    def restored(self, data: Data, names: Iterable[str], passages: Sequence[Passage]) -> Data:
+        """Returns the values of the named fields that stand in a row, whose `passages` are found by their position.
+
+        Nothing is checked: what another program has changed raises a TypeError, a ValueError or a LookupError, or comes
+        back as it is.
+        """
+        values = {name: data[name] for name in names if name in data}
         for name, described in self._holding.items():
             if values.get(name) is not None:
                 values[name] = described.restore(values[name], passages)

@@ -14,7 +14,7 @@ from ragguard.capture.declarations import DeclaredTools
 from ragguard.capture.events import Branch
 from ragguard.capture.handle import status_of
 from ragguard.capture.model_calls import TOOL_CALL
-from ragguard.capture.pipeline_run import PipelineRun, ToolEnd, guard_decided, tool_ended
+from ragguard.capture.pipeline_run import PipelineRun, guard_decided, tool_ended
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.shapes import answer_in, query_in
@@ -220,11 +220,10 @@ class Operations:
             found = passages_of(found) if unpack is None else found
             self.recorder.step_ended(operation.steps[-1], found, unpack=unpack)
 
-        call = ToolEnd(
-            operation.name, operation.run.id, partial(self._begin, operation, query), end,
-            splitter=splitter, inside=operation.steps,
+        tool_ended(
+            self.recorder, operation.run.id, operation.name, result, begin=partial(self._begin, operation, query),
+            end=end, splitter=splitter, inside=operation.steps,
         )  # fmt: skip
-        tool_ended(self.recorder, call, result)
 
     def _begin(self, operation: Operation, query: str, turn: tuple[int, int] | None = None) -> str:
         """Begins a step, and returns its id."""

@@ -16,17 +16,23 @@ from langchain_core.runnables.config import var_child_runnable_config
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.handle import innermost
-from ragguard.capture.pipeline_run import METADATA_KEYS, RESUME, RUN_ID, RUN_KEYS, PipelineRun
+from ragguard.capture.pipeline_run import METADATA_KEYS, RESUME, RUN_ID, RUN_KEYS, PipelineRun, guard_decided
 from ragguard.capture.recorder import Recorder, is_paused, trace_context
 from ragguard.capture.shapes import NOTHING, Answer
 from ragguard.records import Status
-from ragguard_langchain.open_calls import OpenCall, add_decision
+from ragguard.runtime.faults import NOTICES
+from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.tree_runs import BareRetrieval, Metadata, TreeRun
 
 LIMIT = 65_536
 """The most open calls that are kept; beyond it the oldest are forgotten."""
 THREAD = "thread_id"
 """LangGraph's metadata key of the thread that is resumed after an interrupt."""
+_NOT_RETRIEVED = (
+    "a guard has judged passages that no captured retrieval gave, so its decision stands in no step. If a tool gives "
+    "them as text, declare it for capture as well: RagGuardCallback(rg, tools={NAME: SPLITTER}); for a search of your "
+    "own, call ragguard.retrieved(query, documents). (Logged once)"
+)
 _DESCRIBES_RUN = frozenset(RUN_KEYS)
 _JOINS = _DESCRIBES_RUN | {THREAD}
 """Metadata keys by which a call may belong to another run, or that are recorded when the call begins."""
@@ -179,13 +185,16 @@ class CallTree:
         return None if handle is None else PipelineRun(self.recorder, handle.id, owned=False)
 
     def guard_decided(self, parent_id: UUID | None, verdict: Verdict, query: str, tool_call: str) -> None:
-        """Records a guard's decision that was made in the call with this id, or in plain code inside a run."""
-        if not verdict.judged:
+        """Records a guard's decision that was made in the call with this id, or in plain code inside a run: it is about
+        the retrieval around the call, else about retrievals that have ended. Logs once where there are none."""
+        call, handle = self.parent(parent_id), innermost(self.recorder)
+        run = handle if call is None else call.run
+        if not verdict.judged or run is None:
             return
-        if (call := self.parent(parent_id)) is not None:
-            call.decided(verdict, query, tool_call)
-        elif (handle := innermost(self.recorder)) is not None:
-            add_decision(self.recorder, handle.id, verdict, query, tool_call)
+        if call is not None and call.step_id:
+            self.recorder.step_judged(call.step_id, verdict)
+        elif not guard_decided(self.recorder, run.id, verdict, query=query, tool_call=tool_call):
+            NOTICES.once("guard without a step", _NOT_RETRIEVED)
 
     def end_root(
         self,

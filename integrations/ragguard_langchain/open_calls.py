@@ -11,17 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from ragguard.capture.decisions import Verdict
 from ragguard.capture.documents import snapshot, unpacked
 from ragguard.capture.events import TurnKey
 from ragguard.capture.model_calls import TOOL_CALL
-from ragguard.capture.pipeline_run import ToolEnd, guard_decided, tool_ended
-from ragguard.capture.recorder import Recorder
+from ragguard.capture.pipeline_run import tool_ended
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.splitters import Splitter
 from ragguard.capture.tool_outputs import ToolResult
 from ragguard.records import TraceContext
-from ragguard.runtime.faults import NOTICES
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import Metadata, TreeRun
 
@@ -135,34 +132,9 @@ class OpenCall:
             found = snapshot(found) if unpack is None else found
             self.end_step(found, span_of(self.id) or self.trace, unpack=unpack)
 
-        ends = ToolEnd(
-            self.tool,
-            self.run.id,
-            begin=begin,
-            end=end,
-            step_id=self.step_id,
-            splitter=tools.get(self.tool) if self.is_step else None,
-            inside=tuple(self.steps),
-        )
-        tool_ended(self.run.recorder, ends, result)
+        tool_ended(
+            self.run.recorder, self.run.id, self.tool, result, begin=begin, end=end, step_id=self.step_id,
+            splitter=tools.get(self.tool) if self.is_step else None, inside=tuple(self.steps),
+        )  # fmt: skip
         if self.is_step:
             self.note_step(self.step_id)
-
-    def decided(self, verdict: Verdict, query: str, tool_call: str) -> None:
-        """Records a guard's decision that was made in this call: it is about the retrieval around the call, else about
-        retrievals that have ended."""
-        if self.step_id:
-            self.run.recorder.step_judged(self.step_id, verdict)
-        else:
-            add_decision(self.run.recorder, self.run.id, verdict, query, tool_call)
-
-
-def add_decision(recorder: Recorder, run_id: str, verdict: Verdict, query: str, tool_call: str) -> None:
-    """Adds a guard's decision to the retrievals of a run that it is about; logs once where there are none."""
-    if not guard_decided(recorder, run_id, verdict, query=query, tool_call=tool_call):
-        NOTICES.once(
-            "guard without a step",
-            "a guard has judged passages that no captured retrieval gave, so its decision stands in no step. If "
-            "a tool gives them as text, declare it for capture as well: RagGuardCallback(rg, tools={NAME: SPLITTER}); "
-            "for a search of your own, call ragguard.retrieved(query, documents). (Logged once)",
-        )

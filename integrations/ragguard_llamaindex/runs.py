@@ -30,7 +30,6 @@ from ragguard.capture.pipeline_run import (
     NAME,
     REFERENCES,
     RUN_KEYS,
-    ToolEnd,
     guard_decided,
     tool_ended,
 )
@@ -216,16 +215,12 @@ class RunWriter:
             result = ToolResult(error=error or "")
         else:
             result = self._result(output, declared)
-        ends = ToolEnd(
-            call.tool,
-            call.run.id,
-            begin=partial(self.begin_step, call, call.tool),
-            end=partial(self._close, call),
-            step_id=call.step_id if declared else "",
-            splitter=call.splitter,
-            inside=call.retrieved or (),
-        )
-        if not tool_ended(self.recorder, ends, result, "error" if status == "ok" else status):
+        is_retrieval = tool_ended(
+            self.recorder, call.run.id, call.tool, result, begin=partial(self.begin_step, call, call.tool),
+            end=partial(self._close, call), step_id=call.step_id if declared else "", splitter=call.splitter,
+            inside=call.retrieved or (), status="error" if status == "ok" else status,
+        )  # fmt: skip
+        if not is_retrieval:
             for around in chain(call):
                 around.calls_tools = around.kind is Kind.WORKFLOW
 

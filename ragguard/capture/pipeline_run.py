@@ -7,7 +7,6 @@ retrieval, had retrievals inside, or neither, by what it gave (`capture/tool_out
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -162,56 +161,54 @@ _MOST_NAMES = 1024
 """The most names of tools that have given documents that are remembered."""
 
 
-@dataclass(slots=True)
-class ToolEnd:
-    """A call of a tool that ends, and how the framework's adapter records a step of it."""
-
-    name: str
-    run_id: str
-    begin: Callable[[], str]
-    """Begins the call's step, and returns its id."""
-    end: Callable[[Any, Unpack | None], None]
-    """Ends the step with documents, or with what `Unpack` takes apart."""
-    step_id: str = ""
-    """The id of the step of a declared tool, which has begun with the call."""
-    splitter: Splitter | None = None
-    """The splitter of a declared tool."""
-    inside: Sequence[str] = ()
-    """The ids of the steps that were made in the call."""
-
-
-def tool_ended(recorder: Recorder, call: ToolEnd, result: ToolResult, status: Status = "error") -> bool:
+def tool_ended(
+    recorder: Recorder, run_id: str, tool: str, result: ToolResult, *, begin: Callable[[], str],
+    end: Callable[[Any, Unpack | None], None], step_id: str = "", splitter: Splitter | None = None,
+    inside: Sequence[str] = (), status: Status = "error",
+) -> bool:  # fmt: skip
     """Ends a call of a tool; returns False for one that has nothing to do with a retrieval.
 
     A declared tool is a retrieval; so is a call that gives documents. An empty list may be anything, and an error as
     well: these are a retrieval where the tool has given documents before. Where a tool fails after a retrieval inside,
-    the model got the error and none of the passages. `status` is that of a call which failed.
+    the model got the error and none of the passages.
+
+    Args:
+        recorder: The recorder of the run.
+        run_id: The id of the run.
+        tool: The name of the tool.
+        result: What it gave, or its error.
+        begin: Begins the call's step, and returns its id.
+        end: Ends the step with documents, or with what `Unpack` takes apart.
+        step_id: The id of the step of a declared tool, which has begun with the call.
+        splitter: The splitter of a declared tool.
+        inside: The ids of the steps that were made in the call.
+        status: The status of a call that failed.
     """
-    split, known = call.splitter, recorder.here.calls.retrieving
-    if split is None and call.inside:
+    known = recorder.here.calls.retrieving
+    if splitter is None and inside:
         if result.error is not None and status == "error":
-            for step_id in call.inside:
-                recorder.step_amended(step_id, call.run_id, error=result.error)
+            for inner_id in inside:
+                recorder.step_amended(inner_id, run_id, error=result.error)
         return True
     is_unclear = result.error is not None or (result.any_list and not result.documents)
-    if split is None and not (call.name in known if is_unclear else result.documents is not None):
-        recorder.here.calls.seen(TOOL, call.name)
+    if splitter is None and not (tool in known if is_unclear else result.documents is not None):
+        recorder.here.calls.seen(TOOL, tool)
         return False
     if result.by_rule:
         NOTICES.once(
-            f"tools by rule {call.name}",
-            f'tools="auto": what the tool {call.name!r} gave has the shape of a search result, so its calls are '
+            f"tools by rule {tool}",
+            f'tools="auto": what the tool {tool!r} gave has the shape of a search result, so its calls are '
             f"retrievals. If they are not, name those that are: tools=[...]. (Logged once a tool)",
         )
     if len(known) < _MOST_NAMES:
-        known.add(call.name)
-    step_id = call.step_id or call.begin()
+        known.add(tool)
+    step_id = step_id or begin()
     if result.error is not None:
         recorder.step_failed(step_id, result.error, status)
-    elif result.documents is not None or split is None:
-        call.end(result.documents, None)
+    elif result.documents is not None or splitter is None:
+        end(result.documents, None)
     else:
-        call.end(result, lambda given: given.split(split))
+        end(result, lambda output: output.split(splitter))
     return True
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
-from ragguard.records import K_ERROR, Passage, RetrievalStep, Stage, read_candidates
+from ragguard.records import K_ERROR, Passage, RetrievalStep, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +85,26 @@ class StepView:
         return any(self.all[at].text.strip() for at in self.got)
 
 
+def _read_candidates(candidates: Sequence[Hashable], given: Sequence[Hashable]) -> list[int]:
+    """Returns for each passage that the model got the index of the candidate that it is, the first with its key that is
+    left; an index beyond the candidates for one that is none, such as one that a tool has rewritten.
+
+    Args:
+        candidates: The keys of what was retrieved, in the retriever's order.
+        given: The keys of what the model got.
+    """
+    left: dict[Hashable, list[int]] = {}
+    for index, key in enumerate(candidates):
+        left.setdefault(key, []).append(index)
+    beyond = count(len(candidates))
+    return [same.pop(0) if (same := left.get(key)) else next(beyond) for key in given]
+
+
 def view_step(step: RetrievalStep, cap: int, turn: int = 0) -> StepView:
     """Returns the view of a step; finds the model's passages among the candidates by id and text, each once."""
     everything = list(step.candidates or step.passages)
     candidates = len(everything)
-    got = read_candidates(
+    got = _read_candidates(
         *([(passage.id, passage.text) for passage in some] for some in (everything, step.passages))
     )
     everything += [passage for passage, at in zip(step.passages, got, strict=True) if at >= candidates]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from ragguard.capture.handle import RunHandle
-from ragguard.capture.pipeline_run import PipelineRun, ToolEnd, tool_ended
+from ragguard.capture.pipeline_run import PipelineRun, tool_ended
 from ragguard.capture.splitters import json_items
 from ragguard.capture.tool_outputs import ToolResult
 from ragguard.records import Passage
@@ -138,5 +138,5 @@ def test_empty_lists_and_errors_are_retrievals_of_a_tool_that_gives_documents(
     recorder, result, known, expected
 ):
     recorder.here.calls.retrieving.update(["search"] if known else [])
-    call = ToolEnd("search", "r", begin=lambda: "s", end=lambda found, unpack: None)
-    assert tool_ended(recorder, call, result) == expected
+    end = {"begin": lambda: "s", "end": lambda found, unpack: None}
+    assert tool_ended(recorder, "r", "search", result, **end) == expected

@@ -20,7 +20,7 @@ from ragguard.capture.model_calls import DELIVERED, UNKNOWN
 from ragguard.facts.causes import CAUSES
 from ragguard.facts.leads import with_leads
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun, Usage
-from ragguard.schema import of_row, other_fields, row_data, row_values
+from ragguard.schema import other_fields, record_type
 from ragguard.storage.sqlite.layout import Data, dump, storable
 from ragguard.storage.sqlite.passages import PassageTable, digests_in
 from ragguard.text.plain import counted
@@ -30,6 +30,7 @@ Texts: TypeAlias = Mapping[str, str]
 STEP_COLUMNS: Final = (
     "id", "idx", "turn", "query", "status", "tool", "started_ns", "ended_ns", "body", "k",
 )  # fmt: skip
+RUN, _STEP, _USAGE = map(record_type, (Run, RetrievalStep, Usage))
 RUN_BODY: Final = other_fields(
     Run, "id", "name", "question", "answer", "steps", "status", "started_ns", "ended_ns", "cause"
 )
@@ -39,7 +40,7 @@ _STEP_BODY: Final = other_fields(RetrievalStep, *STEP_COLUMNS, "run_id", "index"
 
 def usage_text(usage: Usage) -> str:
     """Returns a usage as the text of one column; an empty one for no usage."""
-    counts = row_values(usage)
+    counts = _USAGE.values(usage)
     return dump(counts) if any(counts) else ""
 
 
@@ -66,7 +67,7 @@ def run_of(row: Row, body: Data, texts: Texts) -> Run:
 
 def run_values(body: Data, texts: Texts) -> Data:
     """Returns the values of a run that stand in its body."""
-    return of_row(Run, body, RUN_BODY, passages_in(body, texts))
+    return RUN.restored(body, RUN_BODY, passages_in(body, texts))
 
 
 class StepRow(NamedTuple):
@@ -98,7 +99,7 @@ def step_row(step: RetrievalStep, table: PassageTable) -> StepRow:
         candidates = table.positions_of(step.candidates)
         if candidates != body["passages"]:
             body["candidates"] = candidates
-    body |= row_data(RetrievalStep, step, _WRITTEN_LAST, table)
+    body |= _STEP.write(step, _WRITTEN_LAST, table)
     columns = (
         storable(step.id), step.index, step.turn, storable(step.query), step.status, storable(step.tool),
         step.started_ns, step.ended_ns, dump(table.within(body)), step.k,
@@ -112,8 +113,8 @@ _WRITTEN_LAST: Final = tuple(name for name in _STEP_BODY if name not in ("passag
 def step_of(row: Row | Data, body: Data, run_id: str, passages: Sequence[Passage]) -> RetrievalStep:
     """Returns the step of a row; `passages` are the distinct ones of the row."""
     if isinstance((advice := body.get("advice", {})).get("usage"), str):  # schema 4 wrote it as in a column
-        body = body | {"advice": advice | {"usage": row_values(usage_of(advice["usage"]))}}
-    values = of_row(RetrievalStep, body, _STEP_BODY, passages)
+        body = body | {"advice": advice | {"usage": _USAGE.values(usage_of(advice["usage"]))}}
+    values = _STEP.restored(body, _STEP_BODY, passages)
     values.setdefault("candidates", list(values["passages"]))
     return RetrievalStep(
         row["id"], run_id, row["idx"], row["turn"], query=row["query"], started_ns=row["started_ns"],

@@ -24,11 +24,11 @@ from ragguard.records import FEEDBACK, Run
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.threads import TimeSlice
-from ragguard.schema import row_data
 from ragguard.storage.sqlite.layout import Data, dump, storable
 from ragguard.storage.sqlite.ledger import delete_runs
 from ragguard.storage.sqlite.passages import PassageTable, change_uses, digests_in
 from ragguard.storage.sqlite.rows import (
+    RUN,
     RUN_BODY,
     STEP_COLUMNS,
     EventRow,
@@ -343,7 +343,7 @@ class Writing:
         """Returns the body of a run with the values of a record's fields, but for those that say nothing."""
         items = () if record.pool is None else body.pop("items", ())
         table = PassageTable(self.texts, items)
-        body = merged(body, row_data(Run, record, names, table))
+        body = merged(body, RUN.write(record, names, table))
         self._uses.update(table.digests)
         return table.within(body)
 
