@@ -16,6 +16,8 @@ from support.scripted_engine import ScriptedEngine
 from support.vllm_server import VllmServer, serve
 
 from ragguard import RagGuard
+from ragguard.engines.base import Engine
+from ragguard.engines.connect import connect
 from ragguard.engines.layers import Patience
 from ragguard.runtime import circuit_breaker
 from ragguard.runtime.faults import NOTICES
@@ -49,6 +51,17 @@ def pytest_collection_modifyitems(items):
 def _fresh_notices():
     """What is logged once a process is logged once a test."""
     NOTICES.forget()
+
+
+@pytest.fixture
+def captured() -> Captured:
+    """An intake that keeps every event."""
+    return Captured()
+
+
+@pytest.fixture(scope="module")
+def nano() -> Engine:
+    return connect("nano")
 
 
 @pytest.fixture(autouse=True)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
 from langchain_core.runnables import RunnableLambda
 
 import ragguard
-from ragguard import RagGuard, connect, world
+from ragguard import RagGuard, world
 from ragguard_langchain import RagGuardCallback
 
 CASE = world.cases(4, hops=2)[3]
 PATIENT = 120_000
 """Milliseconds for advice, so that a busy machine changes nothing."""
-
-
-@pytest.fixture(scope="module")
-def nano():
-    return connect("nano")
 
 
 def find(number):

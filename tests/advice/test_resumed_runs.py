@@ -21,11 +21,6 @@ PATIENT = 120_000
 """Milliseconds for advice, so that a busy machine changes nothing."""
 
 
-@pytest.fixture(scope="module")
-def nano():
-    return connect("nano")
-
-
 @pytest.fixture(params=["memory", "file"])
 def store(request, tmp_path):
     return None if request.param == "memory" else tmp_path / "s.db"

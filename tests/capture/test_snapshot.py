@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +11,8 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from llama_index.core.base.response.schema import Response
 from llama_index.core.schema import ImageNode, NodeWithScore, TextNode
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
+from support.hostile_values import Uncopyable
+from support.langchain_parts import Embeddings
 
 from ragguard.capture.snapshot import (
     LOST,
@@ -71,13 +72,6 @@ def test_anything_else_is_no_retrieval(given):
 
 
 def test_vector_store_result_with_scores_keeps_ids_scores_and_metadata():
-    class Embeddings:
-        def embed_documents(self, texts):
-            return [[float(len(text)), 1.0] for text in texts]
-
-        def embed_query(self, text):
-            return [float(len(text)), 1.0]
-
     store = InMemoryVectorStore(Embeddings())
     store.add_documents([DOCUMENT])
     ((document, score),) = pairs = store.similarity_search_with_score("Oslo")
@@ -117,15 +111,6 @@ def test_an_image_says_that_it_is_one():
     assert (passage.text, passage.metadata[CONTENT_KIND]) == ("", "image")
 
 
-class Hostile(Mapping):
-    def __getitem__(self, key):
-        raise RuntimeError("no")
-
-    def __iter__(self):
-        raise RuntimeError("no")
-
-    def __len__(self):
-        raise RuntimeError("no")
 
 
 @pytest.mark.parametrize(
@@ -192,7 +177,7 @@ def test_content_is_text_and_what_else_it_was(content, text, kind):
     assert text_of(content) == (text, kind)
 
 
-@pytest.mark.parametrize("metadata", [Hostile(), 12, "page 3", [1, 2]])
+@pytest.mark.parametrize("metadata", [Uncopyable(), 12, "page 3", [1, 2]])
 def test_metadata_that_cannot_be_copied_says_so(metadata):
     assert list(metadata_of(metadata)) == [LOST]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -11,6 +10,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.retrievers import BaseRetriever
+from support.hostile_values import Uncopyable
 from support.langchain_agents import QUESTION
 from support.langchain_parts import ListRetriever, call, documents
 
@@ -26,17 +26,6 @@ class Gives(BaseRetriever):
 
     def _get_relevant_documents(self, query, *, run_manager):
         return self.what
-
-
-class Uncopyable(Mapping):
-    def __getitem__(self, key):
-        raise RuntimeError("no")
-
-    def __iter__(self):
-        raise RuntimeError("no")
-
-    def __len__(self):
-        raise RuntimeError("no")
 
 
 def odd(**fields):

@@ -35,15 +35,10 @@ def rag(retriever=None, answer=ANSWER):
     )
 
 
-def only_step(captured):
-    (step,) = captured.run.steps
-    return step
-
-
 def test_a_streamed_chain_gives_every_token_and_its_question_at_the_end(captured, config):
     assert [token for token in rag().stream(QUESTION, config) if token] == ["Ada", " Berg", " of", " Oslo"]
     assert (captured.run.question, captured.run.answer, captured.run.status) == (QUESTION, ANSWER, "ok")
-    assert only_step(captured).query == QUESTION
+    assert captured.step.query == QUESTION
 
 
 async def test_an_async_stream_that_is_left_early_is_cancelled(captured, config):
@@ -78,7 +73,7 @@ async def test_a_cancelled_chain_takes_its_retrieval_with_it(captured, config):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (captured.run.status, only_step(captured).status) == ("cancelled", "cancelled")
+    assert (captured.run.status, captured.step.status) == ("cancelled", "cancelled")
 
 
 async def test_a_retrieval_that_timed_out_inside_a_run_that_went_on(captured, config):
@@ -143,7 +138,7 @@ async def test_nested_retrievers_are_one_step_with_parts(captured, recorder, con
             target.invoke(QUESTION, config)
         else:
             await target.ainvoke(QUESTION, config)
-    step = only_step(captured)
+    step = captured.step
     assert (step.query, step.status, len(step.passages)) == (QUESTION, "ok", found)
     assert sorted(len(sub.passages) for sub in step.sub_steps) == sorted(parts)
     assert all(sub.status == "ok" for sub in step.sub_steps)
@@ -174,6 +169,6 @@ def test_a_part_that_fails_fails_its_step(captured, config):
     ensemble = EnsembleRetriever(retrievers=[ListRetriever(), broken], weights=[0.5, 0.5])
     with pytest.raises(KeyError):
         ensemble.invoke(QUESTION, config)
-    step = only_step(captured)
+    step = captured.step
     assert step.status == "error"
     assert sorted(sub.status for sub in step.sub_steps) == ["error", "ok"]

@@ -24,16 +24,11 @@ from support.langchain_advised import (
 from support.langchain_agents import agent, asked
 from support.langchain_parts import Says, call
 
-from ragguard import RagGuard, connect
+from ragguard import RagGuard
 from ragguard.errors import InvalidInput
 from ragguard_langchain import AdviceMiddleware
 
 MODES = pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
-
-
-@pytest.fixture(scope="module")
-def nano():
-    return connect("nano")
 
 
 @pytest.fixture

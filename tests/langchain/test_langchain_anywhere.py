@@ -14,19 +14,10 @@ from langchain_core.tools import tool
 from langchain_core.vectorstores import InMemoryVectorStore
 from langgraph.graph import END, START, StateGraph
 from support.langchain_agents import ANSWER, QUESTION, asked
-from support.langchain_parts import ListRetriever, call, says
+from support.langchain_parts import Embeddings, ListRetriever, call, says
 
 import ragguard
 from ragguard.capture.handle import RunHandle
-
-
-class Embeddings:
-    def embed_documents(self, texts):
-        return [[float(len(text)), 1.0] for text in texts]
-
-    def embed_query(self, text):
-        return [float(len(text)), 1.0]
-
 
 STORE = InMemoryVectorStore(Embeddings())
 STORE.add_documents([Document("about Oslo", id="d1"), Document("about Bergen, far away", id="d2")])

@@ -38,18 +38,13 @@ class Search(BaseRetriever):
         return [Document(self.page)]
 
 
-def only_step(captured):
-    (step,) = captured.run.steps
-    return step
-
-
 def test_the_callers_list_is_neither_kept_nor_changed(captured, config):
     given = ListRetriever().invoke(QUESTION, config)
     assert len(given) == 2
     given[0].metadata["source"] = "changed"
     given[0].page_content = "changed"
     del given[1:]
-    step = only_step(captured)
+    step = captured.step
     assert [p.metadata["source"] for p in step.passages] == ["shelf", "shelf"]
     assert "changed" not in [p.text for p in step.passages]
 
@@ -73,7 +68,7 @@ def test_bare_retrieval_is_counted_as_a_step_and_by_its_texts(monkeypatch):
 def test_a_handler_that_is_attached_several_times_counts_once(captured, rg, times):
     handler = RagGuardCallback(rg)
     ListRetriever().with_config(callbacks=[handler]).invoke(QUESTION, {"callbacks": [handler] * times})
-    assert len(only_step(captured).passages) == 2
+    assert len(captured.step.passages) == 2
 
 
 def test_metadata_says_what_the_run_is(captured, config):

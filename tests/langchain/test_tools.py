@@ -18,11 +18,6 @@ from ragguard.capture.splitters import json_items, paragraphs
 from ragguard_langchain import RagGuardCallback
 
 
-def only_step(captured):
-    (step,) = captured.run.steps
-    return step
-
-
 @tool(response_format="content_and_artifact")
 def as_artifact(query: str, top: int = 2) -> tuple[str, list]:
     """Searches without a retriever; gives documents beside its text."""
@@ -52,12 +47,12 @@ def with_tool(one, rg, tools=None, **arguments):
 
 def test_documents_in_a_command_are_a_step(captured, rg):
     with_tool(in_state, rg)
-    assert (only_step(captured).tool, len(only_step(captured).candidates)) == ("in_state", 2)
+    assert (captured.step.tool, len(captured.step.candidates)) == ("in_state", 2)
 
 
 def test_a_retriever_in_a_declared_tool_is_a_part(captured, rg):
     with_tool(reranked, rg, {"reranked": paragraphs})
-    step = only_step(captured)
+    step = captured.step
     assert (step.query, len(step.passages)) == ("hop", 1)
     assert [len(sub.passages) for sub in step.sub_steps] == [3]
 
@@ -78,7 +73,7 @@ def test_the_query_is_what_the_agent_wrote(captured, rg, arguments, query):
         lambda **given: "a", name="odd", description="x", args_schema={"type": "object", "properties": types}
     )
     built.invoke(arguments, {"callbacks": [RagGuardCallback(rg, tools={"odd": paragraphs})]})
-    assert only_step(captured).query == query
+    assert captured.step.query == query
 
 
 RESULTS = {"query": "who", "results": [{"title": "A", "url": "a", "content": "text of a"}]}
@@ -126,7 +121,7 @@ def test_model_inside_a_tool_whose_reply_the_agent_is_given_has_read_what_it_was
         return says("Two shelves tell of the harbour and its cranes.").invoke(str(found[:2])).text
 
     with_calls_of(ask, rg)
-    assert ids(only_step(captured).passages) == ["shelf-0", "shelf-1"]
+    assert ids(captured.step.passages) == ["shelf-0", "shelf-1"]
 
 
 @pytest.mark.parametrize("wrap", ["documents", "scored", "mapping"])
@@ -143,7 +138,7 @@ def test_documents_in_any_form_are_a_step(captured, rg, wrap):
         return forms[wrap]
 
     with_calls_of(tool(response_format="content_and_artifact")(search), rg)
-    step = only_step(captured)
+    step = captured.step
     assert (step.tool, step.query, ids(step.candidates)) == ("search", "hop", ["found-0", "found-1"])
     assert step.candidates[0].text == found[0].page_content
     assert step.candidates[0].metadata == found[0].metadata
@@ -208,7 +203,7 @@ ITEMS = [{"content": "one", "id": "1"}, {"content": "two", "id": "2"}]
 )
 def test_an_mcp_server_gives_one_block_an_item_or_a_structure(captured, rg, blocks, structure, splitter):
     with_calls_of(of_mcp(blocks, structure), rg, tools={"search": splitter})
-    step = only_step(captured)
+    step = captured.step
     assert [(passage.text, passage.id) for passage in step.candidates] == [("one", "1"), ("two", "2")]
 
 
@@ -228,6 +223,6 @@ async def test_passage_that_a_reranker_leaves_out_stays_a_candidate(captured, co
         retriever.invoke("hop", config)
     else:
         await retriever.ainvoke("hop", config)
-    step = only_step(captured)
+    step = captured.step
     assert ids(step.passages) == ["shelf-3", "shelf-2"]
     assert ids(step.candidates) == ["shelf-0", "shelf-1", "shelf-2", "shelf-3"]

@@ -15,13 +15,8 @@ from llama_index.core.workflow import (
 from support.advised import ANSWER, CASE, PATIENT, PLAN, TROUBLES, check_stopped, finds, troubled
 from support.llamaindex_parts import ListRetriever, ToolCallingModel, call
 
-from ragguard import RagGuard, connect
+from ragguard import RagGuard
 from ragguard_llamaindex import AdvisedFunctionAgent, instrument, uninstrument
-
-
-@pytest.fixture(scope="module")
-def nano():
-    return connect("nano")
 
 
 @pytest.fixture

@@ -17,13 +17,6 @@ from ragguard.storage.files.runfile import write_runs
 
 
 @pytest.fixture
-def engine(monkeypatch):
-    scripted = ScriptedEngine(label=lambda text, label: 0.4)
-    monkeypatch.setattr("ragguard.scorers.settings.connect", lambda *args, **more: scripted)
-    return scripted
-
-
-@pytest.fixture
 def job(tmp_path):
     return PartJob(scoring=ScoringSettings(scorers=("utility",)), out=str(tmp_path / "out"))
 

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 from support.parts import scored_in, scores_in
 from support.runs import a_run
-from support.scripted_engine import ScriptedEngine
 
 from ragguard.errors import EngineUnreachable, WorkerLost
 from ragguard.runtime.circuit_breaker import RetrySchedule
@@ -13,14 +12,6 @@ from ragguard.scale import PartJob, ScoringSettings
 from ragguard.scale.part import find_runs, plan_parts
 from ragguard.scale.part_scorer import PartScorer
 from ragguard.storage.files.runfile import write_runs
-
-
-@pytest.fixture
-def engine(monkeypatch):
-    """Answers instead of nano; `fault` decides which calls fail."""
-    scripted = ScriptedEngine(label=lambda text, label: 0.4)
-    monkeypatch.setattr("ragguard.scorers.settings.connect", lambda *args, **more: scripted)
-    return scripted
 
 
 @pytest.fixture

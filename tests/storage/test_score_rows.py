@@ -33,13 +33,6 @@ COST = Usage(1, 4, 100, 8, 0.5)
 CACHED = Usage(0, 4, 0, 0, 0.0, cached=4)
 
 
-@pytest.fixture(params=["file", "memory"])
-def store(request, tmp_path):
-    opened = Store(tmp_path / "s.db" if request.param == "file" else None)
-    yield opened
-    opened.close()
-
-
 def begin(store, run, steps=None):
     """Puts the run in without its end; returns what the store says has changed."""
     return store.record(as_events(run)[: 1 + (len(run.steps) if steps is None else steps)])

@@ -30,13 +30,6 @@ from ragguard.storage.sqlite.store import Store
 from ragguard.text.plain import CUT
 
 
-@pytest.fixture(params=["disk", "memory"])
-def store(request, tmp_path):
-    opened = Store(tmp_path / "s.db" if request.param == "disk" else None)
-    yield opened
-    opened.close()
-
-
 def test_a_captured_run_is_read_back_as_it_was(store):
     run = a_run()
     captured(store, run)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.retrievals import WholeRun
-from ragguard.records import Run
+from ragguard.records import RetrievalStep, Run
 from ragguard.storage.sqlite.store import Store
 
 
@@ -50,8 +50,14 @@ class Captured:
         (run,) = self.runs
         return run
 
+    @property
+    def step(self) -> RetrievalStep:
+        """The only step of the only run."""
+        (step,) = self.run.steps
+        return step
 
-class CapturedInStore:
+
+class CapturedInStore(Captured):
     """An intake that writes every event into a store in memory, and the runs that are there."""
 
     def __init__(self) -> None:
@@ -64,9 +70,3 @@ class CapturedInStore:
     def runs(self) -> list[Run]:
         """The runs so far, those under way with the status "open"."""
         return list(self.store.runs())
-
-    @property
-    def run(self) -> Run:
-        """The only run."""
-        (run,) = self.runs
-        return run

@@ -29,6 +29,15 @@ from ragguard.records import (
 )
 
 
+class Uncopyable(Mapping[str, Any]):
+    """A mapping that raises whatever is read of it."""
+
+    def _refuse(self, *_: object) -> Any:
+        raise RuntimeError("no")
+
+    __getitem__ = __iter__ = __len__ = _refuse
+
+
 class Unfriendly:
     """Raises whatever is done with it."""
 

@@ -28,6 +28,16 @@ def collector():
         yield received
 
 
+class Broken:
+    """A sink that takes nothing."""
+
+    async def submit(self, scored):
+        raise OSError("disk full")
+
+    async def aclose(self):
+        pass
+
+
 def guard(**settings):
     engine = ScriptedEngine(label=lambda text, label: 0.4)
     return RagGuard(engine, scorers=("utility",), **{"store": None, **settings})
@@ -95,13 +105,6 @@ def test_a_child_does_not_send_its_parents_numbers_again(collector):
 
 @pytest.mark.parametrize("how", ["given", "address"])
 def test_the_metrics_tell_what_waits_and_what_was_lost(collector, how, caplog):
-    class Broken:
-        async def submit(self, scored):
-            raise OSError("disk full")
-
-        async def aclose(self):
-            pass
-
     if how == "given":
         rg = guard(sinks=[OtelSink(otlp=collector.url), Broken()])
     else:
@@ -176,13 +179,6 @@ def test_an_applications_own_provider_gets_each_span_once_with_a_sink_as_without
 
 def test_each_sink_of_a_provider_has_its_own_series_of_losses(caplog):
     """A provider asks whoever made an instrument first, and would ask no other."""
-
-    class Broken:
-        async def submit(self, scored):
-            raise OSError("disk full")
-
-        async def aclose(self):
-            pass
 
     reader = InMemoryMetricReader()
     meters = MeterProvider([reader], shutdown_on_exit=False)
