@@ -34,8 +34,6 @@ FEEDBACK = "feedback"
 ANNOTATIONS = "annotations"
 """Metadata key of a run that was read from a trace: what people said of it there, each with `name`, `label`, `score`,
 `by` and `at`; never what a model or code said."""
-CONFIRMED = "ragguard.confirmed_cause"
-"""Metadata key of a run: the cause of its answer that a counter-test has confirmed (`ragguard try-again`)."""
 MODEL_CALLS = "model_calls"
 """Metadata key of a run that was read from a trace: the calls of models there, each with its model, and its tokens,
 cost and time as far as these are known."""

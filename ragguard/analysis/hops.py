@@ -20,9 +20,9 @@ from ragguard.analysis.wording import (
 )
 from ragguard.capture.model_calls import notice
 from ragguard.facts.run_facts import ANSWERS
-from ragguard.facts.run_view import HopView, PassageView, RunView
+from ragguard.facts.run_view import CONFIRMED, HopView, PassageView, RunView
 from ragguard.facts.verdicts import Tone
-from ragguard.records import CONFIRMED, CUT_TOKENS, LEFT_OUT, Failure, RetrievalStep, Run, Score
+from ragguard.records import CUT_TOKENS, LEFT_OUT, Failure, RetrievalStep, Run, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.answers import BY_WORDS
 from ragguard.scorers.exam.record import JUDGING, unjudged_because

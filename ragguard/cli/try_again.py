@@ -13,9 +13,8 @@ from ragguard.cli.scoring_options import EngineAddress, PromptSetName
 from ragguard.cli.terminal import say
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
-from ragguard.facts.run_view import RunView
+from ragguard.facts.run_view import CONFIRMED, RunView
 from ragguard.lab.counter_test import CounterTest, counter_test
-from ragguard.records import CONFIRMED
 from ragguard.storage.source import ScoredSource
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store

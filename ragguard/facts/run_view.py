@@ -25,6 +25,8 @@ from ragguard.facts.verdicts import (
 )
 from ragguard.records import FEEDBACK, Failure, Passage, RetrievalStep, Run, Score, Stage
 
+CONFIRMED = "ragguard.confirmed_cause"
+"""Metadata key of a run: the cause of its answer that a counter-test has confirmed (`ragguard try-again`)."""
 STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
 """The words that are shown for the status of a run; other statuses are shown as they are."""
 

@@ -8,9 +8,9 @@ from support.reader import FALSE, FIRM, FOUNDER, FOUNDER_QUERY, NOISE, QUESTION,
 
 from ragguard import world
 from ragguard.errors import InvalidInput
-from ragguard.facts.run_view import RunView
+from ragguard.facts.run_view import CONFIRMED, RunView
 from ragguard.lab.counter_test import counter_test
-from ragguard.records import CONFIRMED, Passage, RetrievalStep, Run, Score, ScoredRun
+from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.sqlite.store import Store
 
 
