@@ -53,12 +53,6 @@ def _fresh_notices():
     NOTICES.forget()
 
 
-@pytest.fixture
-def captured() -> Captured:
-    """An intake that keeps every event."""
-    return Captured()
-
-
 @pytest.fixture(scope="module")
 def nano() -> Engine:
     return connect("nano")

@@ -111,8 +111,6 @@ def test_an_image_says_that_it_is_one():
     assert (passage.text, passage.metadata[CONTENT_KIND]) == ("", "image")
 
 
-
-
 @pytest.mark.parametrize(
     ("given", "texts"),
     [

@@ -14,7 +14,6 @@ from ragguard.records import PROVISIONAL, Failure, Run, Score, ScoredRun, Usage
 from ragguard.storage.files.runfile import write_scores
 from ragguard.storage.source import read_means, read_scored
 from ragguard.storage.sqlite.ledger import ScoringOutcome
-from ragguard.storage.sqlite.store import Store
 
 
 def test_scores_of_two_versions_are_never_mixed(tmp_path):
