@@ -26,18 +26,32 @@ def texts(tmp_path):
     return folder
 
 
-def tried(texts, *arguments):
+@pytest.fixture
+def small_model(tmp_path):
+    """The address of a model that is read in this process."""
+    pytest.importorskip("gguf")
+    return f"gguf:{make_gguf(tmp_path / 'model')[1]}"
+
+
+@pytest.fixture
+def unexamined(monkeypatch):
+    """Lets the model of a server, which nobody has examined, give one answer to everything."""
+    monkeypatch.delenv("RAGGUARD_EXAM", raising=False)
+    return lambda answer: monkeypatch.setattr(tryout, "connect", lambda address: says(answer))
+
+
+def tried(texts, *arguments, engine="nano", code=0):
+    """What the command said, and the folder with its store and its page."""
     out = texts.parent / "out"
-    done = ragguard("try", texts, *arguments, "--out", out, env={"COLUMNS": "100"})
-    return done, out
+    arguments = (*arguments, "--engine", engine, "--out", out)
+    return ragguard("try", texts, *arguments, code=code, env={"COLUMNS": "100"}).output, out
 
 
 def test_question_is_answered_scored_and_written_to_a_page(texts):
-    done, out = tried(texts, QUESTION, "--engine", "nano")
-    assert done.exit_code == 0, done.output
-    assert "2 files, 2 passages" in done.output
-    assert "“Hugo Rosquist was born in Upper Dunness.”  people.md#1" in done.output
-    assert "search 2" not in done.output, "nothing is left open"
+    output, out = tried(texts, QUESTION)
+    assert "2 files, 2 passages" in output
+    assert "“Hugo Rosquist was born in Upper Dunness.”  people.md#1" in output
+    assert "search 2" not in output, "nothing is left open"
     assert QUESTION in (out / "report.html").read_text()
 
 
@@ -46,10 +60,10 @@ def test_second_search_asks_for_what_is_open_of_the_name_that_the_first_one_brou
     (texts / "more.md").write_text("Ada Berg was born in Dolovia.\n\nEmil Ros was born in Oslo.\n")
     for number in range(2):  # passages that the first search prefers
         (texts / f"mills{number}.md").write_text("Corwell Mills burned in March.\n")
-    done, out = tried(texts, "Where was the founder of Corwell Mills born?", "--engine", "nano")
-    assert "search 2: born Ada Berg" in done.output
-    assert "“Ada Berg founded Corwell Mills.”" in done.output
-    assert "“Ada Berg was born in Dolovia.”" in done.output
+    output, out = tried(texts, "Where was the founder of Corwell Mills born?")
+    assert "search 2: born Ada Berg" in output
+    assert "“Ada Berg founded Corwell Mills.”" in output
+    assert "“Ada Berg was born in Dolovia.”" in output
     (run,) = [scored.run for scored in read_scored(out / "ragguard.db")]
     assert [lead.words for lead in run.steps[1].led_by] == ["Ada Berg"]
 
@@ -58,34 +72,33 @@ def test_nearest_sentence_is_the_nearest_to_the_question_and_not_to_the_second_s
     monkeypatch.setattr(tryout.Reader, "is_small", True)
     (texts / "money.md").write_text("Amounts above 500 euro need the signature of Ines Delacroix.\n")
     (texts / "people.md").write_text("Pay and contracts: Ines Delacroix, room 2.\n")
-    done, _ = tried(texts, "Who signs amounts above 500 euro?", "--engine", "nano")
-    assert "search 2: signs Ines Delacroix" in done.output
-    assert "which may or may not answer: no passage that was retrieved has “signs”." in done.output
-    assert "“Amounts above 500 euro need the signature of Ines Delacroix.”  money.md#1" in done.output
+    output, _ = tried(texts, "Who signs amounts above 500 euro?")
+    assert "search 2: signs Ines Delacroix" in output
+    assert "which may or may not answer: no passage that was retrieved has “signs”." in output
+    assert "“Amounts above 500 euro need the signature of Ines Delacroix.”  money.md#1" in output
 
 
 def test_passages_that_fit_equally_and_differ_are_both_shown_and_neither_is_called_the_answer(texts):
     for year, days in (("2022", 25), ("2024", 28)):
         (texts / f"{year}.md").write_text(f"# Handbook\n\nEverybody gets {days} days of leave a year.\n")
-    done, _ = tried(texts, "How many days of leave does everybody get?", "--engine", "nano")
-    assert "2 passages fit about equally and differ" in done.output
+    output, _ = tried(texts, "How many days of leave does everybody get?", code=1)
+    assert "2 passages fit about equally and differ" in output
     assert all(
-        f"gets {days} days of leave a year.”  {year}.md#1" in done.output
+        f"gets {days} days of leave a year.”  {year}.md#1" in output
         for year, days in (("2022", 25), ("2024", 28))
     )
-    assert "words, from this sentence" not in done.output
+    assert "words, from this sentence" not in output
 
 
 def test_words_that_no_passage_has_are_named(texts):
     (texts / "latin.md").write_bytes(b"caf\xe9")
-    done, _ = tried(texts, "When was Upper Rossbach flooded?", "Pourquoi?", "--engine", "nano")
-    assert done.exit_code == 0, done.output
-    assert "1 not read, no UTF-8 text: latin.md" in done.output
+    output, _ = tried(texts, "When was Upper Rossbach flooded?", "Pourquoi?")
+    assert "1 not read, no UTF-8 text: latin.md" in output
     assert (
         "Not there, as far as words tell: no passage that was retrieved has “Rossbach” or “flooded”."
-        in done.output
+        in output
     )
-    assert "Not there: no passage has a word of this question." in done.output
+    assert "Not there: no passage has a word of this question." in output
 
 
 @pytest.mark.parametrize(("question", "nearest", "why"), [
@@ -121,41 +134,35 @@ def says(answer):
     ("He is a wizard of tea", False, "no sentence that fits the question says all of it"),
     (" ", False, "the model gave no answer"),
 ])  # fmt: skip
-def test_words_of_a_model_are_shown_only_if_a_sentence_holds_them(texts, monkeypatch, answer, shown, why):
-    monkeypatch.setattr(tryout, "connect", lambda address: says(answer))
-    monkeypatch.delenv("RAGGUARD_EXAM", raising=False)
-    done, _ = tried(texts, QUESTION, "--engine", "http://127.0.0.1:9/v1")
-    assert ("the model's words, from this sentence" in done.output) == shown
-    assert ("The sentence that fits best, a quote:" in done.output) != shown
-    assert why in done.output
-    assert answer.isspace() or shown or answer not in done.output
-    assert "No verdicts on passages: says has not been examined; `ragguard doctor" in done.output
+def test_words_of_a_model_are_shown_only_if_a_sentence_holds_them(texts, unexamined, answer, shown, why):
+    unexamined(answer)
+    output, _ = tried(texts, QUESTION, engine="http://127.0.0.1:9/v1")
+    assert ("the model's words, from this sentence" in output) == shown
+    assert ("The sentence that fits best, a quote:" in output) != shown
+    assert why in output
+    assert answer.isspace() or shown or answer not in output
+    assert "No verdicts on passages: says has not been examined; `ragguard doctor" in output
 
 
-def test_model_that_failed_its_examination_gives_no_verdict(texts, monkeypatch):
-    monkeypatch.setattr(tryout, "connect", lambda address: says(" "))
-    monkeypatch.delenv("RAGGUARD_EXAM", raising=False)
+def test_model_that_failed_its_examination_gives_no_verdict(texts, unexamined, monkeypatch):
+    unexamined(" ")
     failed = ExamRecord("says", "says/1", "default", figures={"abstention": 0.5, "relevance": 0.5})
     monkeypatch.setattr(tryout, "known_record", lambda *_: failed)
-    done, out = tried(texts, QUESTION, "--engine", "http://127.0.0.1:9/v1")
+    output, out = tried(texts, QUESTION, engine="http://127.0.0.1:9/v1")
     assert (
-        "No verdicts on passages: says failed its examination in abstention (0.50, 0.75 is needed)"
-        in done.output
+        "No verdicts on passages: says failed its examination in abstention (0.50, 0.75 is needed)" in output
     )
     assert not [score for scored in read_scored(out / "ragguard.db") for score in scored.scores]
 
 
-def test_model_in_the_process_credits_the_passages_by_likelihood(texts, tmp_path):
-    pytest.importorskip("gguf")
-    _, file = make_gguf(tmp_path / "model")
-    done, _ = tried(texts, QUESTION, "--engine", f"gguf:{file}")
-    assert done.exit_code == 0, done.output
-    assert "fit +" in done.output or "fit -" in done.output
+def test_model_in_the_process_credits_the_passages_by_likelihood(texts, small_model):
+    output, _ = tried(texts, QUESTION, engine=small_model)
+    assert "fit +" in output or "fit -" in output
     assert re.search(
         r"about \d+ s\. A question reads at most 6 passages of at most 120 words",
-        " ".join(done.output.split()),
+        " ".join(output.split()),
     )
-    assert "fit: how well a passage matches" in done.output
+    assert "fit: how well a passage matches" in output
 
 
 def test_stopped_command_leaves_what_is_done(texts, monkeypatch):
@@ -167,9 +174,8 @@ def test_stopped_command_leaves_what_is_done(texts, monkeypatch):
         return ask(trial, question, *options)
 
     monkeypatch.setattr(tryout.Trial, "ask", stops)
-    done, out = tried(texts, QUESTION, "stop", "--engine", "nano")
-    assert done.exit_code == 130
-    assert "what is done is in" in done.output
+    output, out = tried(texts, QUESTION, "stop", code=130)
+    assert "what is done is in" in output
     assert [one.run.question for one in read_scored(out / "ragguard.db")] == [QUESTION]
     assert (out / "report.html").exists()
 
@@ -180,45 +186,37 @@ def test_stopped_command_leaves_what_is_done(texts, monkeypatch):
 ])  # fmt: skip
 def test_bad_input_is_one_sentence(tmp_path, monkeypatch, arguments, said):
     monkeypatch.chdir(tmp_path)
-    assert said in refusal("try", *arguments, "--engine", "nano")
+    assert said in refusal("try", *arguments)
 
 
 def test_smol_that_was_not_fetched_is_named_with_the_ways_to_get_it(texts, monkeypatch):
     monkeypatch.setattr(smol, "smol_path", lambda: None)
-    done, _ = tried(texts, QUESTION, "--engine", "smol")
-    assert done.exit_code == 2
-    assert "ragguard fetch smol" in done.output
+    output, _ = tried(texts, QUESTION, engine="smol", code=2)
+    assert "ragguard fetch smol" in output
 
 
 def test_other_wording_is_compared_on_the_same_question(texts):
-    done, out = tried(texts, QUESTION, "--engine", "nano", "--against", "Where is Upper Dunness?")
-    assert done.exit_code == 0, done.output
-    assert "second way to search against the first: " in done.output
+    output, out = tried(texts, QUESTION, "--against", "Where is Upper Dunness?")
+    assert "second way to search against the first: " in output
     runs = [one.run for one in read_scored(out / "ragguard.db")]
     assert [run.question for run in runs] == [QUESTION, QUESTION]
     assert {run.steps[0].query for run in runs} == {QUESTION, "Where is Upper Dunness?"}
 
 
-def test_model_in_the_process_compares_a_retriever_by_the_fit_to_the_question(texts, tmp_path, monkeypatch):
-    pytest.importorskip("gguf")
+@pytest.mark.parametrize(("retriever", "said"), [
+    ("async def search(query):\n    return ['Hugo Rosquist is a judge.', {'text': 'Tea.'}]\n", "  query_gain: "),
+    ("def search(query):\n    return None\n",
+     "not compared: of what the second way to search found, nothing could be scored"),
+], ids=["passages", "nothing"])  # fmt: skip
+def test_model_in_the_process_compares_a_retriever_by_the_fit_to_the_question(
+    texts, small_model, tmp_path, monkeypatch, retriever, said, request
+):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(
-        "async def search(query):\n    return ['Hugo Rosquist is a judge.', {'text': 'Tea.'}]\n"
-    )
-    _, file = make_gguf(tmp_path / "model")
-    done, _ = tried(texts, QUESTION, "--engine", f"gguf:{file}", "--retriever", "mine:search")
-    assert done.exit_code == 0, done.output
-    assert "(--retriever mine:search)" in done.output
-    assert "  query_gain: " in done.output
-
-
-def test_second_way_to_search_that_finds_nothing_is_not_compared_and_says_why(texts, tmp_path, monkeypatch):
-    pytest.importorskip("gguf")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "nothing.py").write_text("def search(query):\n    return None\n")
-    _, file = make_gguf(tmp_path / "model")
-    done, _ = tried(texts, QUESTION, "--engine", f"gguf:{file}", "--retriever", "nothing:search")
-    assert "not compared: of what the second way to search found, nothing could be scored" in done.output
+    name = f"retriever_of_{request.node.callspec.id}"  # Python keeps the modules that it has imported
+    (tmp_path / f"{name}.py").write_text(retriever)
+    output, _ = tried(texts, QUESTION, "--retriever", f"{name}:search", engine=small_model)
+    assert f"(--retriever {name}:search)" in output
+    assert said in output
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
@@ -229,6 +227,5 @@ def test_second_way_to_search_that_finds_nothing_is_not_compared_and_says_why(te
     (["--against", "a", "--against", "b"], "another wording for each question"),
 ])  # fmt: skip
 def test_second_way_to_search_that_cannot_be_used_is_one_sentence(texts, arguments, said):
-    done, _ = tried(texts, QUESTION, "--engine", "nano", *arguments)
-    assert done.exit_code == 2
-    assert said in done.output.splitlines()[-1]
+    output, _ = tried(texts, QUESTION, *arguments, code=2)
+    assert said in output.splitlines()[-1]
