@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import NormalDist
 from typing import Any, Literal
 
-from ragguard.analysis.cause_tables import CauseChange
+from ragguard.analysis.cause_tables import SIGNIFICANT, CauseChange
 from ragguard.metrics.mean_differences import least_p
 from ragguard.text.plain import counted
 
@@ -16,7 +16,6 @@ NOT_DECISIVE = "not decisive"
 TOO_FEW = "too few questions"
 UNDECIDED = NOT_DECISIVE, TOO_FEW
 """The verdicts that call nothing different."""
-SIGNIFICANT = 0.05
 PRIMARY = (
     ("answer_correct",),
     ("delta_seper_total", "delta_seper", "delta_likelihood_total", "delta_likelihood"),

@@ -10,9 +10,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ragguard.errors import InvalidInput, MissingDependency, StoreError
+from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.facts.causes import CauseCounts, CauseNote, cause_of, retrievers_of, short_words
 from ragguard.facts.run_view import RunView
+from ragguard.storage.files.jsonl import writing
 from ragguard.storage.sqlite.overview import Overview
 from ragguard.text.plain import counted
 
@@ -41,7 +42,7 @@ class Pictures:
     """Counts runs one after the other."""
 
     def __init__(self) -> None:
-        self._counts = CauseCounts()
+        self.counts = CauseCounts()
         self._tokens: defaultdict[int, list[int]] = defaultdict(list)
         self._beliefs: dict[str, defaultdict[int, list[float]]] = {
             name: defaultdict(list) for name in BELIEFS
@@ -49,7 +50,7 @@ class Pictures:
 
     def add(self, view: RunView, tokens: int) -> None:
         """Counts a run, and the tokens that its scores took."""
-        self._counts.add(CauseNote(cause_of(view), retrievers=retrievers_of(view.run)), view.run.name)
+        self.counts.add(CauseNote(cause_of(view), retrievers=retrievers_of(view.run)), view.run.name)
         self._tokens[len(view.run.steps)].append(tokens)
         for name, (before, _) in BELIEFS.items():
             alone = view.find(before)
@@ -72,7 +73,7 @@ class Pictures:
 
     def causes(self) -> list[tuple[str, int]]:
         """Returns how many runs each cause has, in few words."""
-        return [(short_words(cause), count) for cause, count in self._counts.rows]
+        return [(short_words(cause), count) for cause, count in self.counts.rows]
 
     def belief(self) -> tuple[str, list[BeliefPoint]] | None:
         """Returns what is measured, and its mean after each hop; None if no run has a reference and a belief."""
@@ -93,7 +94,7 @@ class Pictures:
     def groups(self) -> tuple[str, list[tuple[str, int, int]]]:
         """Returns by what runs are put side by side, and of each group its name, its right answers and its judged ones;
         nothing unless there are two groups."""
-        counts = self._counts
+        counts = self.counts
         for by, groups in (("retriever", counts.by_retriever), ("name of run", counts.by_name)):
             rows = [(name, *_right_of(groups[name])) for name in sorted(groups)]
             judged = [row for row in rows if row[2]]
@@ -126,7 +127,7 @@ def write_figures(runs: Iterable[Overview], folder: Path) -> list[str]:
     if not count:
         raise InvalidInput("runs", 0, "at least one run; score some first: `ragguard score RUNS.jsonl`")
     names = []
-    try:
+    with writing(folder, "folder"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, draw in _drawings(pictures):
             figure = Figure(figsize=(6.4, 3.6), layout="constrained")
@@ -136,8 +137,6 @@ def write_figures(runs: Iterable[Overview], folder: Path) -> list[str]:
                     folder / f"{name}.{ending}", dpi=160, metadata={"Date": None} if ending == "svg" else None
                 )
             names.append(name)
-    except OSError as error:
-        raise StoreError(f"{folder} could not be written ({error.strerror}); name another folder") from error
     return names
 
 

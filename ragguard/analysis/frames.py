@@ -17,13 +17,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from ragguard.errors import MissingDependency, StoreError
+from ragguard.errors import MissingDependency
 from ragguard.facts.causes import cause_of
 from ragguard.facts.documents import document_of
 from ragguard.facts.run_view import HopView, RunView
 from ragguard.records import Level, Run, Score
 from ragguard.runtime.arguments import one_of
-from ragguard.runtime.faults import describe
+from ragguard.storage.files.jsonl import writing
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.rows import scored_at
 from ragguard.storage.sqlite.score_rows import RunMeans, Series, means_at, titles
@@ -66,14 +66,11 @@ class Frame:
         """Writes the table as CSV and returns how many rows it has. Texts that a spreadsheet would compute begin with
         an apostrophe."""
         count = 0
-        try:
-            with open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
-                table = csv.DictWriter(file, self.columns, restval="", extrasaction="ignore")
-                table.writeheader()
-                for count, row in enumerate(self.rows(), 1):  # noqa: B007 - counted
-                    table.writerow({name: _as_cell(cell) for name, cell in row.items()})
-        except OSError as error:
-            raise StoreError(f"{path} could not be written ({describe(error)}); name another file") from error
+        with writing(path), open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
+            table = csv.DictWriter(file, self.columns, restval="", extrasaction="ignore")
+            table.writeheader()
+            for count, row in enumerate(self.rows(), 1):  # noqa: B007 - counted
+                table.writerow({name: _as_cell(cell) for name, cell in row.items()})
         return count
 
     def arrow(self) -> Any:

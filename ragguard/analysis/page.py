@@ -34,7 +34,7 @@ from ragguard.analysis.wording import (
     would_drop,
 )
 from ragguard.capture.model_calls import notice
-from ragguard.errors import InvalidInput, StoreError
+from ragguard.errors import InvalidInput
 from ragguard.facts.causes import cause_of
 from ragguard.facts.documents import document_of
 from ragguard.facts.run_view import HopView, RunView
@@ -43,6 +43,7 @@ from ragguard.metrics.registry import METRICS, Metric, shown_rank
 from ragguard.records import MODEL_CALLS, Decision, RetrievalStep, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.exam.record import remarks_on
+from ragguard.storage.files.jsonl import writing
 from ragguard.storage.sqlite.overview import SCALE, Overview
 
 BLAMING = ("misled", "overturned", "contested")
@@ -69,18 +70,16 @@ def write_html(
     `events`, the address of server-sent events, the page is loaded anew at each of these.
     """
     target = Path(path)
-    try:
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as folder:
-            draft = Path(folder, target.name)
-            with draft.open("w", encoding="utf-8") as page:
-                count = _write(runs, page, title, remarks, events)
-            if not count:
-                raise InvalidInput(
-                    "runs", 0, "at least one run; score some first: `ragguard score RUNS.jsonl`"
-                )
-            draft.replace(target)
-    except OSError as error:
-        raise StoreError(f"{target} could not be written ({error.strerror}); name another file") from error
+    with (
+        writing(target),
+        tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as folder,
+    ):
+        draft = Path(folder, target.name)
+        with draft.open("w", encoding="utf-8") as page:
+            count = _write(runs, page, title, remarks, events)
+        if not count:
+            raise InvalidInput("runs", 0, "at least one run; score some first: `ragguard score RUNS.jsonl`")
+        draft.replace(target)
     return count
 
 
@@ -102,7 +101,7 @@ def _write(
         number, texts = len(lines) // BLOCK, Texts()
         for run in block:
             line = summary(run)
-            head_counts.add(len(lines), run.view, line["cause"])
+            head_counts.add(len(lines), run.view)
             pictures.add(run.view, line["tokens"])
             lines.append(line)
         engines.update(engine for run in block for engine in run.engines)
@@ -119,7 +118,7 @@ def _write(
     write_data(page, "index", page_json({
         "runs": lines, "block": BLOCK, "scale": SCALE, "metrics": captions,
         "version": __version__, "events": events, "remarks": [*remarks(), *remarks_on(engines)],
-        "head": head_counts.as_data(), "pictures": pictures.as_data(),
+        "head": head_counts.as_data(pictures.counts), "pictures": pictures.as_data(),
         "selections": about_selections(selections) if selections else "",
     }))  # fmt: skip
     page.write(foot.replace("{{script}}", script))

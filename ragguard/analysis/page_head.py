@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragguard.analysis.wording import ShadowStep, about_shadow, line_of, shadow_steps
-from ragguard.facts.causes import CAUSES, OPEN, UNJUDGED, URGENCY
+from ragguard.facts.causes import CAUSES, OPEN, UNJUDGED, URGENCY, CauseCounts
 from ragguard.facts.documents import document_of, needed
 from ragguard.facts.run_view import RunView
 from ragguard.text.plain import counted
@@ -47,7 +47,6 @@ class PageHead:
     """Counts runs one after the other; runs are named by their place on the page."""
 
     def __init__(self) -> None:
-        self._causes: Counter[str] = Counter()
         self._hops: defaultdict[int, _HopCounts] = defaultdict(_HopCounts)
         self._documents: defaultdict[str, _DocumentCounts] = defaultdict(_DocumentCounts)
         self._shadow: list[ShadowStep] = []
@@ -59,9 +58,8 @@ class PageHead:
         self._misleading: Counter[int] = Counter()
         """The misleading passages that were read, by the place of their run."""
 
-    def add(self, place: int, view: RunView, cause: str) -> None:
+    def add(self, place: int, view: RunView) -> None:
         """Counts the run at a place of the page."""
-        self._causes[cause] += 1
         sources = view.explanation.sources
         if view.misleading:
             self._misleading[place] = view.misleading
@@ -77,20 +75,21 @@ class PageHead:
                 counts.misled.append(place)
             if hop.seen.empty:
                 counts.empty.append(place)
-            for one in hop.passages:
-                if not one.read:
+            for view_of_passage in hop.passages:
+                if not view_of_passage.read:
                     continue
-                self._judged_passages += one.utility is not None
-                document = self._documents[document_of(one.passage)]
+                passage = view_of_passage.passage
+                self._judged_passages += view_of_passage.utility is not None
+                document = self._documents[document_of(passage)]
                 document.read += 1
-                for found, places in (
-                    ((hop.number, one.rank) in sources, document.wrong),
-                    (one.effect == "misleads", document.misleading),
+                for harm, places in (
+                    ((hop.number, view_of_passage.rank) in sources, document.wrong),
+                    (view_of_passage.effect == "misleads", document.misleading),
                 ):
-                    if found and places[-1:] != [place]:
+                    if harm and places[-1:] != [place]:
                         places.append(place)
-                    if found and (not document.text or places is document.wrong):
-                        document.text = line_of(one.passage.text)[:_TEXT]
+                    if harm and (not document.text or places is document.wrong):
+                        document.text = line_of(passage.text)[:_TEXT]
         self._count_guard(place, view)
 
     def _count_guard(self, place: int, view: RunView) -> None:
@@ -108,46 +107,46 @@ class PageHead:
             self._needed_in_shadow.append(place)
         self._shadow += shadow_steps(view)
 
-    def as_data(self) -> dict[str, Any]:
-        """Returns plain data for the page."""
+    def as_data(self, counts: CauseCounts) -> dict[str, Any]:
+        """Returns plain data for the page, with the causes of the same runs."""
         documents = sorted(
             self._documents.items(), key=lambda item: (-len(item[1].wrong), -len(item[1].misleading), item[0])
         )
         return {
             "causes": [
-                [name, words, self._causes[name]]
+                [name, words, counts.causes[name]]
                 for name, words in CAUSES.items()
-                if self._causes[name] or name in _ASKED_FOR
+                if counts.causes[name] or name in _ASKED_FOR
             ],
             "urgency": URGENCY,
             "guard": {"dropped": self._dropped, "seen": self._seen, "needed": self._needed},
             "worth": self._worth,
             "hops": [
-                {"hop": number, "runs": one.runs, "paid": one.paid, "lost": one.lost, "misled": one.misled,
-                 "empty": one.empty}
-                for number, one in sorted(self._hops.items())[:_SHOWN]
+                {"hop": number, "runs": hop.runs, "paid": hop.paid, "lost": hop.lost, "misled": hop.misled,
+                 "empty": hop.empty}
+                for number, hop in sorted(self._hops.items())[:_SHOWN]
             ],
             "documents": [
-                {"name": name, "text": one.text, "read": one.read, "wrong": one.wrong, "misleading": one.misleading}
-                for name, one in documents[:_SHOWN]
-                if one.wrong or one.misleading
+                {"name": name, "text": harm.text, "read": harm.read, "wrong": harm.wrong, "misleading": harm.misleading}
+                for name, harm in documents[:_SHOWN]
+                if harm.wrong or harm.misleading
             ],
-            "quiet": self._quiet(),
+            "quiet": self._quiet(counts),
             "junk": self._junk(),
         }  # fmt: skip
 
-    def _quiet(self) -> str:
+    def _quiet(self, counts: CauseCounts) -> str:
         """Returns what may be said if no hop and no document stands out: only of what was judged."""
-        unjudged, runs = self._causes[UNJUDGED] + self._causes[OPEN], self._causes.total()
-        said = []
-        if unjudged < runs:
-            said.append("no answer that was judged is wrong because of a passage")
+        unjudged = counts.causes[UNJUDGED] + counts.causes[OPEN]
+        sentences = []
+        if unjudged < counts.runs:
+            sentences.append("no answer that was judged is wrong because of a passage")
         if self._worth:
-            said.append("no hop changed the belief measurably")
-        if not said:
+            sentences.append("no hop changed the belief measurably")
+        if not sentences:
             return "Nothing was judged, so that no hop and no document can be named: no answer, and no hop's worth."
         rest = f" The answers of {counted(unjudged, 'run')} were not judged." if unjudged else ""
-        return f"No hop or document stands out: {' and '.join(said)}.{rest}"
+        return f"No hop or document stands out: {' and '.join(sentences)}.{rest}"
 
     def _junk(self) -> Mapping[str, Any]:
         """Returns what may be said of passages that a guard dropped, or could drop."""

@@ -11,16 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ragguard.analysis.cause_tables import cause_changes
-from ragguard.analysis.comparison import (
-    LEAST_MOVE,
-    PRIMARY,
-    SIGNIFICANT,
-    Change,
-    Comparison,
-    Move,
-    MovedQuestion,
-)
+from ragguard.analysis.cause_tables import SIGNIFICANT, cause_changes
+from ragguard.analysis.comparison import LEAST_MOVE, PRIMARY, Change, Comparison, Move, MovedQuestion
 from ragguard.errors import InvalidInput
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.mean_differences import mean_tests

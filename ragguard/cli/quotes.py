@@ -223,8 +223,6 @@ class Grounding(NamedTuple):
 
     sentence: Sentence | None
     """The sentence in which the answer stands; None if there is none."""
-    unknown: Sequence[str]
-    """The answer's names and figures that stand in no passage."""
     why: str = ""
     """The reason for which the answer is not shown as one; "" if it is."""
 
@@ -234,7 +232,7 @@ def ground(
 ) -> Grounding:
     """Returns the sentence in which all that an answer adds to the question stands, or why it is not shown."""
     if not answer.strip() or is_abstention(answer):
-        return Grounding(None, (), "the model gave no answer")
+        return Grounding(None, "the model gave no answer")
     stated = dict.fromkeys([*names_in(answer), *re.findall(r"\d[\d.,:]*\d|\d", answer)])
     asked = question.text
     unknown = [
@@ -246,9 +244,9 @@ def ground(
     ]
     if unknown:
         named = ", ".join(f"“{name}”" for name in unknown)
-        return Grounding(None, unknown, f"{named} is in no passage that was retrieved")
+        return Grounding(None, f"{named} is in no passage that was retrieved")
     if question.wants(answer) is False:
-        return Grounding(None, (), "they hold nothing of the kind that is asked for")
+        return Grounding(None, "they hold nothing of the kind that is asked for")
     added = {stem(word) for word in content_words(answer)} - set(question.terms) - set(terms(asked))
     ranked = [sentence for passage in passages for sentence in evidence.question.ranked(passage)]
     least = ENOUGH * max((sentence.worth for sentence in ranked), default=0.0)
@@ -260,8 +258,8 @@ def ground(
         and all(name in asked or mentions(sentence.text, findable([name])) for name in stated)
     ]
     if not added or not holding:
-        return Grounding(None, (), "no sentence that fits the question says all of it")
-    return Grounding(max(holding, key=lambda sentence: sentence.worth), ())
+        return Grounding(None, "no sentence that fits the question says all of it")
+    return Grounding(max(holding, key=lambda sentence: sentence.worth))
 
 
 class FollowUp(NamedTuple):

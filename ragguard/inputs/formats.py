@@ -144,10 +144,9 @@ class OpenInput:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: its name in sentences, how it is recognised, in words and by a function, and its reader."""
+    """A format: its name in sentences, by what it is recognised, and its reader."""
 
     name: str
-    recognised_by: str
     recognises: Callable[[OpenInput], bool]
     read: Callable[[OpenInput], Iterator[Line]]
 
@@ -300,13 +299,13 @@ def arrow_module(name: str, purpose: str) -> Any:
 
 
 FORMATS: tuple[Format, ...] = (
-    Format("a server of traces", "its address: phoenix:// or langfuse://", _is_address, _read_traces),
-    Format("a store", "SQLite's header", lambda source: is_store(source.path), _read_store),
-    Format("a data set of Hugging Face", "a folder with state.json", _is_data_set, _read_data_set),
-    Format("Parquet", "its first four bytes", _is_parquet, _read_parquet),
-    Format(TRACES, "its first object: OTLP, Phoenix, Langfuse, ATIF", _is_traces, _read_traces),
-    Format("a table in JSON", "its first object: columns", _is_json_table, _read_json_table),
-    Format(RUN_FILE, "JSON", _is_json, _read_run_file),
-    Format("a table in CSV", "its name, or known names in its first line", _is_text_table, _read_text_table),
+    Format("a server of traces", _is_address, _read_traces),
+    Format("a store", lambda source: is_store(source.path), _read_store),
+    Format("a data set of Hugging Face", _is_data_set, _read_data_set),
+    Format("Parquet", _is_parquet, _read_parquet),
+    Format(TRACES, _is_traces, _read_traces),
+    Format("a table in JSON", _is_json_table, _read_json_table),
+    Format(RUN_FILE, _is_json, _read_run_file),
+    Format("a table in CSV", _is_text_table, _read_text_table),
 )
 """Every format, in the order in which they are tried."""

@@ -191,15 +191,23 @@ def _unreadable(path: str | Path, error: Exception) -> StoreError:
 
 
 @contextmanager
+def writing(path: str | Path, kind: str = "file") -> Iterator[None]:
+    """Raises StoreError, which names the path, where a file or a folder cannot be written inside."""
+    _check_name(path, "written")
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{path} could not be written ({why_unreadable(error)}); name another {kind}"
+        ) from error
+
+
+@contextmanager
 def text_file(path: str | Path) -> Iterator[IO[str]]:
     """Opens a file of JSON lines to write, packed where its name ends in `.gz`."""
-    _check_name(path, "written")
-    opened = gzip.open if str(path).endswith(".gz") else open
-    try:
-        with opened(path, "wt", encoding="ascii") as file:
-            yield cast(IO[str], file)
-    except OSError as error:
-        raise StoreError(f"{path} could not be written ({describe(error)}); name another file") from error
+    opener = gzip.open if str(path).endswith(".gz") else open
+    with writing(path), opener(path, "wt", encoding="ascii") as file:
+        yield cast(IO[str], file)
 
 
 class Fields:
