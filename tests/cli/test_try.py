@@ -111,7 +111,7 @@ def test_a_sentence_that_fits_poorly_is_called_the_nearest_and_no_answer(
     texts, monkeypatch, question, nearest, why
 ):
     monkeypatch.setattr(tryout.Reader, "is_small", True)
-    done, out = tried(texts, question, "--engine", "nano")
+    output, out = tried(texts, question)
     said = " ".join(output.split())
     assert "The nearest sentence, which may or may not answer: " in said
     assert f"{why}" in said
