@@ -107,13 +107,13 @@ def _write(
         engines.update(engine for run in block for engine in run.engines)
         selections += [numbers for run in block for numbers in selection_numbers(run.view)]
         details = [detail(run, texts) for run in block]
-        written = page_json({"runs": details, "texts": list(texts)})
+        runs_and_texts = page_json({"runs": details, "texts": list(texts)})
         # The scores are JSON already.
-        said = ",".join(map(scores_json, block))
-        write_data(page, f"block-{number}", f'{written[:-1]},"said":[{said}]}}')
+        scores = ",".join(map(scores_json, block))
+        write_data(page, f"block-{number}", f'{runs_and_texts[:-1]},"said":[{scores}]}}')
     captions = {
-        name: {"title": one.title, "about": one.description, "range": _range(one)}
-        for name, one in sorted(METRICS.items(), key=lambda metric: shown_rank(metric[0]))
+        name: {"title": metric.title, "about": metric.description, "range": _range(metric)}
+        for name, metric in sorted(METRICS.items(), key=lambda item: shown_rank(item[0]))
     }
     write_data(page, "index", page_json({
         "runs": lines, "block": BLOCK, "scale": SCALE, "metrics": captions,

@@ -233,33 +233,35 @@ def ground(
     """Returns the sentence in which all that an answer adds to the question stands, or why it is not shown."""
     if not answer.strip() or is_abstention(answer):
         return Grounding(None, "the model gave no answer")
-    stated = dict.fromkeys([*names_in(answer), *re.findall(r"\d[\d.,:]*\d|\d", answer)])
-    asked = question.text
-    unknown = [
+    names = dict.fromkeys([*names_in(answer), *re.findall(r"\d[\d.,:]*\d|\d", answer)])
+    strangers = [
         name
-        for name in stated
+        for name in names
         if not any(
-            mentions(text, findable([name])) for text in (asked, *(passage.text for passage in passages))
+            mentions(text, findable([name]))
+            for text in (question.text, *(passage.text for passage in passages))
         )
     ]
-    if unknown:
-        named = ", ".join(f"“{name}”" for name in unknown)
-        return Grounding(None, f"{named} is in no passage that was retrieved")
+    if strangers:
+        listing = ", ".join(f"“{name}”" for name in strangers)
+        return Grounding(None, f"{listing} is in no passage that was retrieved")
     if question.wants(answer) is False:
         return Grounding(None, "they hold nothing of the kind that is asked for")
-    added = {stem(word) for word in content_words(answer)} - set(question.terms) - set(terms(asked))
+    additions = (
+        {stem(word) for word in content_words(answer)} - set(question.terms) - set(terms(question.text))
+    )
     ranked = [sentence for passage in passages for sentence in evidence.question.ranked(passage)]
     least = ENOUGH * max((sentence.worth for sentence in ranked), default=0.0)
-    holding = [
+    holders = [
         sentence
         for sentence in ranked
         if sentence.worth >= least
-        and added <= set(terms(sentence.text))
-        and all(name in asked or mentions(sentence.text, findable([name])) for name in stated)
+        and additions <= set(terms(sentence.text))
+        and all(name in question.text or mentions(sentence.text, findable([name])) for name in names)
     ]
-    if not added or not holding:
+    if not additions or not holders:
         return Grounding(None, "no sentence that fits the question says all of it")
-    return Grounding(max(holding, key=lambda sentence: sentence.worth))
+    return Grounding(max(holders, key=lambda sentence: sentence.worth))
 
 
 class FollowUp(NamedTuple):

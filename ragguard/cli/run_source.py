@@ -53,10 +53,10 @@ def read_options(
 ) -> ReadOptions:
     """Returns what the options of a command say of its inputs."""
     named: dict[str, str] = {}
-    for given in columns or ():
-        what, equals, column = given.partition("=")
+    for pair in columns or ():
+        what, equals, column = pair.partition("=")
         if not equals or not column:
-            raise InvalidInput("--map", given, "WHAT=COLUMN, such as question=Q")
+            raise InvalidInput("--map", pair, "WHAT=COLUMN, such as question=Q")
         if what in named:
             raise InvalidInput(f"--map {what}", column, f"one column; {named[what]!r} is given as well")
         named[what] = column

@@ -116,15 +116,15 @@ class OpenInput:
     def header(self) -> tuple[str, list[str]]:
         """Returns the delimiter of a table of text and the names in its first line."""
         text = self.first.decode("utf-8-sig", "replace")
-        found = {one: next(csv.reader(text.splitlines()[:1], delimiter=one), []) for one in _DELIMITERS}
-        wanted = {*self.options.columns.values()}
+        headers = {mark: next(csv.reader(text.splitlines()[:1], delimiter=mark), []) for mark in _DELIMITERS}
+        columns = {*self.options.columns.values()}
 
         def known(delimiter: str) -> tuple[int, int]:
-            names = found[delimiter]
-            return len({*known_columns(names).values()} | (wanted & {*names})), len(names)
+            names = headers[delimiter]
+            return len({*known_columns(names).values()} | (columns & {*names})), len(names)
 
         best = max(_DELIMITERS, key=known)
-        return best, found[best]
+        return best, headers[best]
 
     def rows(self, rows: Iterable[tuple[int, Row]], header: Sequence[str], unit: str) -> Iterator[Line]:
         """Yields the lines of the numbered rows of a table."""
@@ -195,9 +195,9 @@ def _read_traces(source: OpenInput) -> Iterator[Line]:
         reading = read(source.path, since=source.options.since, tools=source.options.tools)
     else:
         reading = TracedRuns(source.values, tools=source.options.tools)
-    for number, found in enumerate(reading, 1):
-        if found.run.steps:
-            yield Line(number, found.run, None)
+    for number, trace in enumerate(reading, 1):
+        if trace.run.steps:
+            yield Line(number, trace.run, None)
     source.remarks.update(reading.remarks)
     source.rejected += reading.counts["lines rejected"]
 
@@ -272,7 +272,8 @@ def _read_data_set(source: OpenInput) -> Iterator[Line]:
             splits = json.loads((folder / "dataset_dict.json").read_bytes())["splits"]
             allowed = f"one of its splits: {', '.join(str(folder / name) for name in splits)}"
             raise InvalidInput("data set", source.path, allowed)
-        names = [one["filename"] for one in json.loads((folder / "state.json").read_bytes())["_data_files"]]
+        state = json.loads((folder / "state.json").read_bytes())
+        names = [file["filename"] for file in state["_data_files"]]
         ipc = arrow_module("ipc", "a data set of Hugging Face")
         header = list(ipc.open_stream(str(folder / names[0])).schema.names)
         rows = (
