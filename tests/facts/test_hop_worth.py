@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragguard import Passage, RetrievalStep, Run
+from ragguard.analysis.wording import remarks_on_worth
 from ragguard.facts.hop_sentence import JOINT_PAYS
 from ragguard.facts.hop_worth import own_worth, worth_of_hops
 from ragguard.facts.run_view import RunView
@@ -128,6 +129,36 @@ def test_a_hop_that_led_to_a_hop_that_lowered_the_belief_gets_nothing_of_it():
     assert [(one.value, one.lowered) for one in worth(scores, ("b", "a")).values()] == [
         (-0.5, True), (-0.2, True),
     ]  # fmt: skip
+
+
+def test_a_hop_lowered_the_belief_by_the_answers_part_only():
+    """Of a useless hop the question's part is below the usual one, which says nothing of the belief."""
+    scores = [score("joint_gain", "a", -0.8), score("joint_gain", "b", -0.4)]
+    scores += [score("reference_gain", "a", -0.1), score("reference_gain", "b", -0.5)]
+    assert [one.lowered for one in worth(scores).values()] == [False, True]
+
+
+def remarks(scores, texts=("Ada Berg", "Lemons", "Bergen")):
+    run = Run(question="Where?", references=["Oslo"], steps=steps("a", "b", "c", leads=[("b", "a")]))
+    for step, text in zip(run.steps, texts, strict=True):
+        step.passages = [Passage(text)]
+    return [" ".join(remarks_on_worth(hop, run.steps)) for hop in RunView(run, scores).hops]
+
+
+def test_a_hop_says_by_which_evidence_it_is_worth_what():
+    by_credit = [score("credit", one, value) for one, value in (("a", 0.0), ("b", 0.5), ("c", 0.01))]
+    assert remarks(by_credit) == ["worth +0.50: that of hop 2, to which it led", "", ""]
+    assert remarks(by_credit, ("Ada Berg", "Lemons", "Oslo"))[2] == (
+        "worth +0.05: that of the first passage that states the reference"
+    )
+    joint = [("a", 0.9, -0.1), ("b", 1.5, 1.2), ("c", 0.1, 0.2)]
+    scores = [score("joint_gain", one, value) for one, value, _ in joint]
+    scores += [score("reference_gain", one, part) for one, _, part in joint]
+    assert remarks(scores) == [
+        "worth +2.20 (joint gain): question +1.00, answer +1.20 of hop 2, to which it led",
+        "worth +1.50 (joint gain): question +0.30, answer +1.20",
+        "worth +0.10 (joint gain): question -0.10, answer +0.20",
+    ]
 
 
 NUMBERS = st.floats(-1, 1).map(lambda value: round(value, 3))
