@@ -230,8 +230,18 @@ def _harm(line: dict[str, Any]) -> tuple[int, float, int]:
 
 
 def _as_data(overview: Overview) -> dict[str, Any]:
-    """Returns a run of the list as plain data, with its explanation."""
-    return {**summary(overview), **overview.view.explanation.as_dict(), "remarks": overview.view.remarks}
+    """Returns a run of the list as plain data, with its explanation and the worth of its hops."""
+    view = overview.view
+    numbers = {hop.step.id: hop.number for hop in view.hops}
+    worth = [
+        {
+            "hop": hop.number, "worth": one.value, "by": one.name, "paid": one.paid,
+            "through_hop": numbers.get(one.through), "states_reference": one.stated,
+        }
+        for hop in view.hops
+        if (one := hop.worth)
+    ]  # fmt: skip
+    return {**summary(overview), **view.explanation.as_dict(), "worth": worth, "remarks": view.remarks}
 
 
 def _yes_or_no(value: float | None) -> str:

@@ -84,6 +84,13 @@ def test_json_has_the_explanation_of_each_run_and_the_scores_of_one(scored):
         {"hop": hop, "rank": rank} for hop, rank in sorted(explanations[misled].sources)
     ]
     assert {"answer_correct", "utility"} <= {score["name"] for score in one["scores"]}
+    for line in listed.values():
+        worth = {hop["hop"]: hop for hop in line["worth"]}
+        assert [*worth] == [*range(1, len(worth) + 1)]
+        for hop in worth.values():
+            assert hop["paid"] is (hop["worth"] >= 0.05) or hop["by"] == "delta_seper"
+            assert hop["through_hop"] is None or worth[hop["through_hop"]]["worth"] == hop["worth"]
+    assert any(hop["paid"] for line in listed.values() for hop in line["worth"])
 
 
 def test_the_source_of_a_wrong_answer_is_marked_whatever_its_utility(scored):
