@@ -164,5 +164,5 @@ def named(results: Iterable[Result], name: str, stage: str | None = "passages") 
 
 
 def values(results: Iterable[Result], name: str, stage: str | None = "passages") -> list[object]:
-    """Their values, for a comparison that allows for rounding."""
+    """Returns the values of scores by name, for a comparison that allows for rounding."""
     return [pytest.approx(score.value) for score in named(results, name, stage)]
