@@ -11,7 +11,8 @@ from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import create_retriever_tool, tool
 from langgraph.types import Command
-from support.guards import guarding, judging
+from support.captured import ids
+from support.guards import guarded_ids, guarding, judging
 from support.langchain_agents import ANSWER, QUESTION, agent, asked, search_tool
 from support.langchain_parts import ListRetriever, call, documents
 from support.scripted_engine import ScriptedEngine
@@ -31,17 +32,6 @@ DROPPED = [(2, "shelf-1"), (4, "shelf-3")]
 
 async def run(runnable, given, config, mode):
     return runnable.invoke(given, config) if mode == "sync" else await runnable.ainvoke(given, config)
-
-
-def ids(passages):
-    return [passage.id for passage in passages]
-
-
-def told(step):
-    """What a step says: retrieved, given to the model, and of what was dropped the rank and the id."""
-    dropped = [(drop.position, drop.passage.id) for drop in step.decision.dropped]
-    before = step.candidates if step.candidates is not None else step.passages
-    return ids(before), ids(step.passages), dropped
 
 
 def compression(guard=None, retriever=None):
@@ -77,7 +67,11 @@ async def test_a_guarded_retrieval_is_one_step_with_its_decision(captured, confi
     found = await run(guarded, QUESTION, config, mode)
     assert ids(found) == ["shelf-0", "shelf-2"]
     (step,) = captured.run.steps
-    assert told(step) == (["shelf-0", "shelf-1", "shelf-2", "shelf-3"], ["shelf-0", "shelf-2"], DROPPED)
+    assert guarded_ids(step) == (
+        ["shelf-0", "shelf-1", "shelf-2", "shelf-3"],
+        ["shelf-0", "shelf-2"],
+        DROPPED,
+    )
     decision = step.decision
     assert decision.kept == step.passages
     assert (decision.status, decision.reason) == ("pruned", "UtilityThreshold")
@@ -100,7 +94,7 @@ def test_a_tool_that_gives_a_command(config, captured):
     )
     (message,) = tool_messages(asking.invoke(asked(), config))
     assert (message.content, ids(message.artifact)) == ("shelf 0 about x", ["shelf-0"])
-    assert told(captured.run.steps[0])[1:] == (["shelf-0"], [(2, "shelf-1")])
+    assert guarded_ids(captured.run.steps[0])[1:] == (["shelf-0"], [(2, "shelf-1")])
 
 
 def guarded_at(place, guard):
@@ -137,12 +131,8 @@ def test_wrong_parts_are_refused_where_they_are_given():
     ):
         with pytest.raises(InvalidInput):
             make()
-
-
-def told_with_query(step):
-    """What a step says: query, retrieved, given to the model, and of what was dropped the rank and the id."""
-    dropped = [(drop.position, drop.passage.id) for drop in step.decision.dropped]
-    return step.query, ids(step.candidates), ids(step.passages), dropped
+    with pytest.raises(InvalidInput, match="does not retrieve"):
+        GuardMiddleware(guarding(), tools={"search": "paragraphs"})
 
 
 A, B, C, D = (
@@ -218,6 +208,6 @@ async def test_calls_whose_ids_repeat_have_a_decision_each(captured, config):
     ]
     guarded = agent(*turns, ANSWER, tools=tools, middleware=[GuardMiddleware(guarding())])
     await guarded.ainvoke(asked(), config)
-    assert [told_with_query(step)[0::3] for step in captured.run.steps] == [
+    assert [(step.query, guarded_ids(step)[2]) for step in captured.run.steps] == [
         ("one", [(2, "shelf-1")]), ("two", [(2, "shelf-1")]),
     ]  # fmt: skip

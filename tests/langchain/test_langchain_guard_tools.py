@@ -16,8 +16,6 @@ from support.guards import guarding
 from support.langchain_agents import ANSWER, agent, asked
 from support.langchain_parts import ListRetriever, call, documents
 
-from ragguard.capture.splitters import paragraphs
-from ragguard.errors import InvalidInput
 from ragguard_langchain import DistractorFilter, GuardedRetriever, GuardMiddleware
 
 MODES = pytest.mark.parametrize("mode", ["sync", "async"])
@@ -144,12 +142,6 @@ async def test_nothing_is_said_of_what_is_clear(caplog):
     for one in (add, fails, empty):
         await results([one], guard=guard, name=one.name, tools={"add": None})
     assert not_understood(caplog) == []
-
-
-def test_guarded_tool_without_a_splitter_is_refused():
-    with pytest.raises(InvalidInput, match="does not retrieve"):
-        GuardMiddleware(guarding(), tools={"search": "paragraphs"})
-    assert GuardMiddleware(guarding(), tools={"search": paragraphs, "add": None})
 
 
 def bare(artifact):

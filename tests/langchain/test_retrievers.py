@@ -172,33 +172,23 @@ class First(BaseDocumentCompressor):
         return documents[:2]
 
 
-class CountedRetriever(ListRetriever):
-    k: int = 4
-
-
-def places(captured):
-    (whole,) = captured.runs
-    (step,) = whole.steps
-    return step.k, step.places, len(step.passages)
-
-
 @MODES
 @pytest.mark.parametrize("around", ["bare", "chain"])
 async def test_k_in_a_retrievers_metadata_is_k_of_its_step(captured, config, mode, around):
     retriever = vector_store(2).as_retriever(search_kwargs={"k": 3}, metadata={"ragguard_k": 3})
     await run(retriever | RunnableLambda(len) if around == "chain" else retriever, config, mode)
-    assert places(captured) == (3, 3, 2)
+    assert captured.places == (3, 3, 2)
 
 
 def test_k_in_the_metadata_of_a_call_is_k_of_its_step(captured, config):
     vector_store().as_retriever().invoke("who?", {**config, "metadata": {"ragguard_k": 1}}, k=1)
-    assert places(captured) == (1, 1, 1)
+    assert captured.places == (1, 1, 1)
 
 
 @pytest.mark.parametrize("k", [1, 0, -1, "3", None, True])
 def test_k_that_cannot_be_right_is_not_taken(captured, config, k):
     ListRetriever(count=2, metadata={"ragguard_k": k}).invoke("who?", config)
-    assert places(captured) == (None, 2, 2)
+    assert captured.places == (None, 2, 2)
 
 
 @MODES
@@ -206,14 +196,14 @@ async def test_a_guard_leaves_the_places_of_the_retriever_before_it(captured, co
     guarded = GuardedRetriever(vector_store(4).as_retriever(search_kwargs={"k": 5}), guarding())
     found = await run(guarded, config, mode)
     assert len(found) == 2
-    assert places(captured) == (None, 4, 2)
+    assert captured.places == (None, 4, 2)
 
 
 @MODES
 async def test_a_reranker_chooses_how_many_places_there_are(captured, config, mode):
     base = vector_store().as_retriever(search_kwargs={"k": 4}, metadata={"ragguard_k": 4})
     await run(ContextualCompressionRetriever(base_compressor=First(), base_retriever=base), config, mode)
-    assert places(captured) == (None, 2, 2)
+    assert captured.places == (None, 2, 2)
 
 
 class Sized(ListRetriever):

@@ -11,18 +11,12 @@ from langchain_core.documents.compressor import BaseDocumentCompressor
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import StructuredTool, ToolException, tool
 from langgraph.types import Command
+from support.captured import ids
 from support.langchain_agents import ANSWER, agent, asked
 from support.langchain_parts import ListRetriever, call, documents, says
 
 from ragguard.capture.splitters import json_items, paragraphs
 from ragguard_langchain import RagGuardCallback
-
-
-@tool(response_format="content_and_artifact")
-def as_artifact(query: str, top: int = 2) -> tuple[str, list]:
-    """Searches without a retriever; gives documents beside its text."""
-    found = documents("artifact", top, query)
-    return "see artifact", found
 
 
 @tool(response_format="content_and_artifact")
@@ -107,10 +101,6 @@ def with_calls_of(one, rg, times=1, **options):
     calls = [call(one.name, query=f"hop{n or ''}") for n in range(times)]
     built = agent(*calls, ANSWER, tools=[one])
     return built.invoke(asked(), {"callbacks": [RagGuardCallback(rg, **options)]})
-
-
-def ids(passages):
-    return [passage.id for passage in passages]
 
 
 def test_model_inside_a_tool_whose_reply_the_agent_is_given_has_read_what_it_was_given(captured, rg):

@@ -33,13 +33,6 @@ OSLO = "Nordlys is a shipping firm that is based in Oslo; it was founded by Ada 
 BERGEN = "Skagen is a fishing firm that is based in Bergen; it was founded by Olav Dahl in 1931."
 
 
-def read(captured):
-    return [
-        "unknown" if step.metadata.get("ragguard.delivered") else [one.text for one in step.passages]
-        for step in captured.run.steps
-    ]
-
-
 def test_extracts_of_a_compressor_are_what_was_read(captured, config):
     extract = "shelf 0 about the firm, in short"
     retriever = ContextualCompressionRetriever(
@@ -52,7 +45,7 @@ def test_extracts_of_a_compressor_are_what_was_read(captured, config):
         return str(model.invoke(f"From {context}: {question}").content)
 
     RunnableLambda(answer).invoke(QUESTION, config)
-    assert read(captured) == [[extract]]
+    assert captured.read == [[extract]]
     assert captured.run.steps[0].candidates[0].text == extract
     assert len(captured.run.steps[0].candidates) == 2
 
@@ -75,7 +68,7 @@ def test_search_of_plain_code_in_a_graph_follows_the_same_rule(captured, config)
     graph.add_edge(START, "node")
     graph.add_edge("node", END)
     graph.compile().invoke({"question": QUESTION}, config)
-    assert read(captured) == [[OSLO]]
+    assert captured.read == [[OSLO]]
 
 
 @pytest.mark.parametrize("answer", ["Yes", "No", "4"])
@@ -89,7 +82,7 @@ def test_a_word_as_the_answer_of_an_agent_that_is_a_tool(captured, config, answe
 
     outer = create_agent(says(call("expert", question="is it so?"), f"The expert says: {answer}."), [expert])
     outer.invoke(asked("Is it so? Say yes or no, or a number from 1 to 9."), config)
-    assert [len(passages) for passages in read(captured)] == [2]
+    assert [len(passages) for passages in captured.read] == [2]
 
 
 @pytest.fixture
@@ -112,7 +105,7 @@ def test_call_with_callbacks_of_its_own_belongs_to_the_run_around_it(captured, r
 
     RunnableLambda(answer).invoke(QUESTION)
     assert len(captured.runs) == 1
-    assert read(captured) == [[f"shelf 0 about {QUESTION}"]]
+    assert captured.read == [[f"shelf 0 about {QUESTION}"]]
 
 
 def test_same_callback_again_inside_a_run_joins_it(captured, config):

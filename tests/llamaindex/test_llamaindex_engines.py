@@ -25,8 +25,9 @@ from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextN
 from llama_index.core.selectors import LLMMultiSelector
 from llama_index.core.tools import QueryEngineTool
 from llama_index_instrumentation.dispatcher import instrument_tags
+from support.captured import ids
 from support.guards import guarding
-from support.llamaindex_parts import QUESTION, ListRetriever, QuestionPerTool, Says, ids
+from support.llamaindex_parts import QUESTION, ListRetriever, QuestionPerTool, Says
 
 from ragguard.capture.events import StepAmended
 from ragguard.capture.handle import RunHandle
@@ -223,12 +224,6 @@ def retriever(count=4, top_k=5):
     return VectorStoreIndex(nodes, embed_model=MockEmbedding(4)).as_retriever(similarity_top_k=top_k)
 
 
-def places(captured):
-    (whole,) = captured.runs
-    (step,) = whole.steps
-    return step.k, step.places, len(step.passages)
-
-
 async def retrieve(one, mode):
     return one.retrieve("who?") if mode == "sync" else await one.aretrieve("who?")
 
@@ -243,16 +238,16 @@ async def ask_with(mode, *postprocessors):
 @MODES
 async def test_a_retriever_has_as_many_places_as_it_was_asked_for(captured, mode):
     await retrieve(retriever(2, 3), mode)
-    assert places(captured) == (3, 3, 2)
+    assert captured.places == (3, 3, 2)
 
 
 @MODES
 async def test_a_guard_leaves_the_places_of_the_retriever_before_it(captured, mode):
     await retrieve(GuardedRetriever(retriever(), guarding()), mode)
-    assert places(captured) == (5, 5, 2)
+    assert captured.places == (5, 5, 2)
 
 
 @MODES
 async def test_a_reranker_chooses_how_many_places_there_are(captured, mode):
     await ask_with(mode, First(), DistractorPostprocessor(guarding()))
-    assert places(captured)[:2] == (2, 2)
+    assert captured.places[:2] == (2, 2)

@@ -229,9 +229,6 @@ def test_instrumenting_again_attaches_the_last_ragguard_alone(other):
 
 
 def test_uninstrument_leaves_the_dispatcher_as_it_was():
-    class Foreign(SpanHandler):
-        """Another's handler that looks the same: LlamaIndex compares handlers by value."""
-
     handlers, events = list(ROOT.span_handlers), list(ROOT.event_handlers)
     captured = Captured()
     instrument(rg_of(captured))

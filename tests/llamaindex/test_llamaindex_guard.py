@@ -13,8 +13,8 @@ from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import RetrieverTool
 from pydantic import ValidationError
-from support.guards import guarding, judging
-from support.llamaindex_parts import QUESTION, ListRetriever, Says, call, ids, nodes, scripted
+from support.guards import guarded_ids, guarding, judging
+from support.llamaindex_parts import QUESTION, ListRetriever, Says, call, nodes, scripted
 from support.scripted_engine import ScriptedEngine
 
 from ragguard_llamaindex import AdvisedFunctionAgent, DistractorPostprocessor, GuardedRetriever
@@ -35,12 +35,6 @@ def search(guard=None, name="search"):
     )
 
 
-def told(step):
-    """What a step says: retrieved, given to the model, and of what was dropped the rank and the id."""
-    dropped = [(drop.position, drop.passage.id) for drop in step.decision.dropped]
-    return ids(step.candidates), ids(step.passages), dropped
-
-
 @MODES
 async def test_the_postprocessor_gives_the_very_nodes_that_came_in_their_order(mode):
     given, guard = nodes("shelf", 4), DistractorPostprocessor(guarding())
@@ -57,7 +51,7 @@ async def test_a_guarded_retriever_is_one_step_too(recorder, captured, mode):
     guarded = GuardedRetriever(ListRetriever(count=4), guarding())
     guarded.retrieve(QUESTION) if mode == "sync" else await guarded.aretrieve(QUESTION)
     (step,) = captured.run.steps
-    assert told(step)[1:] == (["shelf-0", "shelf-2"], [(2, "shelf-1"), (4, "shelf-3")])
+    assert guarded_ids(step)[1:] == (["shelf-0", "shelf-2"], [(2, "shelf-1"), (4, "shelf-3")])
     assert len(step.candidates) == 4
     assert [(part.name, len(part.passages)) for part in step.sub_steps] == [("ListRetriever", 4)]
 
@@ -98,7 +92,7 @@ class Adds(BaseNodePostprocessor):
 def test_dropped_node_that_came_after_the_retrieval_has_no_rank(recorder, captured):
     engine(ListRetriever(), before=[Adds()]).query(QUESTION)
     (step,) = captured.run.steps
-    assert told(step) == (["shelf-0", "shelf-1"], ["shelf-0", "w-0"], [(2, "shelf-1"), (0, "w-1")])
+    assert guarded_ids(step) == (["shelf-0", "shelf-1"], ["shelf-0", "w-0"], [(2, "shelf-1"), (0, "w-1")])
 
 
 @MODES
@@ -107,7 +101,7 @@ async def test_guarded_arms_of_a_fusion_are_one_decision(recorder, captured, mod
     fusion = QueryFusionRetriever(arms, llm=Says(), num_queries=1, use_async=False, similarity_top_k=9)
     fusion.retrieve(QUESTION) if mode == "sync" else await fusion.aretrieve(QUESTION)
     (step,) = captured.run.steps
-    candidates, passages, dropped = told(step)
+    candidates, passages, dropped = guarded_ids(step)
     assert sorted(passages) == ["left-0", "right-0"]
     assert candidates[:2] == passages
     assert sorted(candidates[2:]) == ["left-1", "right-1"]  # on an event loop the arms end in any order

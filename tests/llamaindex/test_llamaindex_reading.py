@@ -9,8 +9,9 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
+from support.captured import ids
 from support.guards import guarding
-from support.llamaindex_parts import QUESTION, ListRetriever, Says, ids
+from support.llamaindex_parts import QUESTION, ListRetriever, Says
 
 import ragguard
 from ragguard import RagGuard

@@ -9,7 +9,8 @@ import pytest
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.schema import TextNode
 from llama_index.core.tools import FunctionTool
-from support.llamaindex_parts import QUESTION, ListRetriever, call, ids, nodes, scripted
+from support.captured import ids
+from support.llamaindex_parts import QUESTION, ListRetriever, call, nodes, scripted
 
 from ragguard.capture.splitters import paragraphs
 from ragguard_llamaindex import instrument

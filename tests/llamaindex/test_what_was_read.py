@@ -18,20 +18,13 @@ from support.llamaindex_parts import QUESTION, FixedRetriever, ListRetriever, Sa
 from ragguard.capture.model_calls import REWRITTEN
 
 
-def read(captured):
-    return [
-        "unknown" if step.metadata.get("ragguard.delivered") else [one.text for one in step.passages]
-        for step in captured.run.steps
-    ]
-
-
 @pytest.mark.parametrize("answer", ["Yes", "No", "4"])
 async def test_a_word_as_the_answer_of_an_engine_that_a_streaming_agent_calls(recorder, captured, answer):
     engine = RetrieverQueryEngine.from_args(ListRetriever(count=2), llm=Says(text=answer))
     tool = QueryEngineTool.from_defaults(engine, name="firms", description="Knows firms.")
     agent = FunctionAgent(tools=[tool], llm=scripted(call("firms", input="is it so?"), answer))
     await agent.run(user_msg=QUESTION)
-    assert [len(passages) for passages in read(captured)] == [2]
+    assert [len(passages) for passages in captured.read] == [2]
     assert captured.run.answer == answer
 
 
@@ -42,7 +35,7 @@ async def test_a_hop_of_a_streaming_agent_is_read_by_the_call_that_asks_for_the_
         llm=scripted(call("search", input="first"), call("search", input="second"), "Ada Berg founded it."),
     )
     await agent.run(user_msg=QUESTION)
-    assert [len(passages) for passages in read(captured)] == [2, 2]
+    assert [len(passages) for passages in captured.read] == [2, 2]
 
 
 def answered(retriever, *postprocessors, mode="compact", text="Ada Berg founded it."):
@@ -60,7 +53,7 @@ def test_window_of_a_sentence_is_what_was_read(recorder, captured):
     answered(
         FixedRetriever([NodeWithScore(node=node, score=0.9)]), MetadataReplacementPostProcessor("window")
     )
-    assert read(captured) == [[window]]
+    assert captured.read == [[window]]
     (step,) = captured.run.steps
     assert [one.text for one in step.candidates] == ["It was founded by Ada Berg."]
     assert step.passages[0].metadata[REWRITTEN] == "MetadataReplacementPostProcessor"
@@ -76,7 +69,7 @@ def test_neighbours_that_a_postprocessor_puts_in_were_read(recorder, captured):
     store.add_documents([first, second])
     nodes = [NodeWithScore(node=first, score=0.9)]
     answered(FixedRetriever(nodes), PrevNextNodePostprocessor(docstore=store, num_nodes=1, mode="next"))
-    assert read(captured) == [[first.text, second.text]]
+    assert captured.read == [[first.text, second.text]]
     assert [one.metadata.get(REWRITTEN) for one in captured.run.steps[0].passages] == [
         None, "PrevNextNodePostprocessor",
     ]  # fmt: skip
@@ -94,7 +87,7 @@ def test_parent_that_was_merged_of_its_chunks_was_read(recorder, captured):
     index = VectorStoreIndex(leaves, storage_context=storage, embed_model=MockEmbedding(embed_dim=2))
     retriever = AutoMergingRetriever(index.as_retriever(similarity_top_k=2), storage)
     answered(retriever)
-    assert read(captured) == [[parent.text]]
+    assert captured.read == [[parent.text]]
     candidates = [one.id for one in captured.run.steps[0].candidates]
     assert candidates[0] == "parent"
     assert len(candidates) == 3
@@ -102,4 +95,4 @@ def test_parent_that_was_merged_of_its_chunks_was_read(recorder, captured):
 
 def test_refining_reads_in_the_order_of_its_calls(recorder, captured):
     answered(ListRetriever(count=3), mode="refine")
-    assert read(captured) == [[f"shelf {n} about {QUESTION}" for n in range(3)]]
+    assert captured.read == [[f"shelf {n} about {QUESTION}" for n in range(3)]]

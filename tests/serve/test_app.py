@@ -12,8 +12,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+from support.captured import ids
 from support.polling import aeventually
-from support.traced import TRACE, documents, ids, otlp_json, span
+from support.traced import TRACE, documents, otlp_json, span
 
 from ragguard import RagGuard
 from ragguard.errors import InvalidInput

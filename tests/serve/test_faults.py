@@ -14,9 +14,10 @@ from contextlib import closing, contextmanager
 
 import httpx
 import pytest
+from support.captured import ids
 from support.polling import eventually
 from support.served import served
-from support.traced import documents, ids, otlp_json, span
+from support.traced import documents, otlp_json, span
 
 from ragguard import RagGuard
 from ragguard.errors import StoreError

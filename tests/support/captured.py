@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.retrievals import WholeRun
-from ragguard.records import RetrievalStep, Run
+from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.storage.sqlite.store import Store
+
+
+def ids(passages: Sequence[Passage]) -> list[str | None]:
+    """The ids of passages, in their order."""
+    return [passage.id for passage in passages]
 
 
 class Captured:
@@ -55,6 +61,19 @@ class Captured:
         """The only step of the only run."""
         (step,) = self.run.steps
         return step
+
+    @property
+    def read(self) -> list[list[str] | str]:
+        """The texts that the model read of each step of the only run; "unknown" where nobody can say."""
+        return [
+            "unknown" if step.metadata.get("ragguard.delivered") else [one.text for one in step.passages]
+            for step in self.run.steps
+        ]
+
+    @property
+    def places(self) -> tuple[int | None, int, int]:
+        """The only step's K, its places in the prompt, and how many passages it gave."""
+        return self.step.k, self.step.places, len(self.step.passages)
 
 
 class CapturedInStore(Captured):

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
+from support.captured import ids
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard
 from ragguard.guard import Judged
-from ragguard.records import Decision
+from ragguard.records import Decision, RetrievalStep
 
 
 def judging(text: str, label: str) -> float | None:
@@ -57,6 +58,18 @@ def guard(engine: ScriptedEngine | None = None, **settings: Any) -> DistractorGu
 def texts(decision: Decision) -> list[str]:
     """The texts of the passages that stay."""
     return [passage.text for passage in decision.kept]
+
+
+def guarded_ids(
+    step: RetrievalStep,
+) -> tuple[list[str | None], list[str | None], list[tuple[int, str | None]]]:
+    """The ids of what a step retrieved and of what the model got, and of what was dropped the rank and the id."""
+    before = step.candidates if step.candidates is not None else step.passages
+    return (
+        ids(before),
+        ids(step.passages),
+        [(drop.position, drop.passage.id) for drop in step.decision.dropped],
+    )
 
 
 def assert_spans_tell(spans: Sequence[ReadableSpan], kept: int, dropped: Sequence[int]) -> None:

@@ -22,14 +22,7 @@ from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuesti
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from pydantic import PrivateAttr
 
-from ragguard.records import Passage
-
 QUESTION = "Who founded the firm based in Oslo?"
-
-
-def ids(passages: Sequence[Passage]) -> list[str | None]:
-    """The ids of passages, in their order."""
-    return [passage.id for passage in passages]
 
 
 def nodes(name: str, count: int = 2, query: str = "") -> list[NodeWithScore]:

@@ -60,10 +60,6 @@ def only_run(*spans: TraceSpan) -> Run:
     return found.run
 
 
-def ids(passages: Sequence[Any]) -> list[str]:
-    return [one.id for one in passages]
-
-
 def otlp_json(*spans: TraceSpan) -> dict[str, Any]:
     """The spans as a line of the Collector's file exporter."""
     return {

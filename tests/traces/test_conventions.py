@@ -1,7 +1,8 @@
 """One retrieval in a pipeline, as each convention writes it, is the same run."""
 
 import pytest
-from support.traced import documents, ids, only_run, span
+from support.captured import ids
+from support.traced import documents, only_run, span
 
 from ragguard.traces import read
 

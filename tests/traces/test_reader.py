@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from support.traced import TRACE, documents, ids, otlp_json, span
+from support.captured import ids
+from support.traced import TRACE, documents, otlp_json, span
 
 from ragguard.errors import InvalidInput
 from ragguard.inputs.reading import RunReading

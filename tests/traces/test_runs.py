@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from support.traced import documents, ids, only_run, span
+from support.captured import ids
+from support.traced import documents, only_run, span
 
 from ragguard.traces import read
 from ragguard.traces.spans import SpanEvent

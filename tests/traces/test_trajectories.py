@@ -4,7 +4,7 @@ import json
 from contextlib import suppress
 
 import pytest
-from support.traced import ids
+from support.captured import ids
 
 from ragguard.errors import InvalidInput
 from ragguard.inputs.formats import ReadOptions
