@@ -90,6 +90,8 @@ def run(
     """Find the framework of a project, and print the lines to add, where, and what to look at next.
 
     Dependencies and imports are read; nothing of the project is run, and without --write no file is changed.
+
+    Exit code 0: printed, or written with --write. 2: there is no such folder or file, or no place for the lines.
     """
     if not folder.is_dir():
         raise InvalidInput("FOLDER", str(folder), "a folder that is there")

@@ -21,7 +21,10 @@ def run(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Print every metric.")] = False,
 ) -> None:
-    """Print what metrics say: range, direction, unit, what each needs, its paper."""
+    """Print what metrics say: range, direction, unit, what each needs, its paper.
+
+    Exit code 0: printed. 2: no such metric; it names the nearest.
+    """
     known = [find(name) for name in names] if names else by_level()
     shown = known if names or every else [find(group[0]) for group in PRIMARY]
     _show([metric.cells() for metric in shown])

@@ -17,7 +17,10 @@ from ragguard.errors import InvalidInput
 def fetch_model(
     model: Annotated[str, typer.Argument(help="The model: smol.")] = "smol",
 ) -> None:
-    """Fetch the weights of smol, a real small model of English, and check them."""
+    """Fetch the weights of smol, a real small model of English, and check them.
+
+    Exit code 0: they are there. 2: they could not be fetched or kept; it says why.
+    """
     if model != "smol":
         raise typer.BadParameter(f"{model}: only smol is fetched; name a file of your own as gguf:FILE")
     known = smol_path()
@@ -29,7 +32,10 @@ def fetch_model(
 def export_nano(
     directory: Annotated[Path, typer.Argument(help="Where to write it; made if it is missing.")],
 ) -> None:
-    """Write nano as a checkpoint that transformers and vLLM load."""
+    """Write nano as a checkpoint that transformers and vLLM load.
+
+    Exit code 0: written. 2: the folder is not empty, or cannot be written.
+    """
     if directory.exists() and any(directory.iterdir()):
         raise InvalidInput("DIRECTORY", str(directory), "an empty directory")
     for path in write_checkpoint(directory):

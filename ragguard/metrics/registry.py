@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Literal
 
-from ragguard.errors import UnknownName
+from ragguard.errors import UnknownName, did_you_mean
 from ragguard.records import Level
 
 Direction = Literal["higher", "lower", "neither"]
@@ -88,8 +87,8 @@ def find(name: str) -> Metric:
     """Returns the declaration of a name; raises UnknownName with similar names."""
     found = _declared.get(name) if isinstance(name, str) else None
     if found is None:
-        near = get_close_matches(name, _declared, n=3) if isinstance(name, str) else []
-        raise UnknownName("metric", name, f"{', '.join(near or _declared)} (see `ragguard metrics`)")
+        known = f"the {len(_declared)} that `ragguard metrics --all` prints"
+        raise UnknownName("metric", name, f"{did_you_mean(name, _declared)}{known}")
     return found
 
 

@@ -61,3 +61,5 @@ def test_name_that_is_none_gets_those_most_like_it():
     assert "Did you mean report?" in CliRunner().invoke(app, ["repot"]).output
     done = CliRunner().invoke(app, ["report", "--cause", "misledd"])
     assert "misled (did you mean that?); known are" in done.output
+    assert "allowed: udcg (did you mean that?)" in CliRunner().invoke(app, ["metrics", "udgc"]).output
+    assert "--fail-if" in CliRunner().invoke(app, ["compare", "a", "b", "--fail-iff", "x"]).output

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ragguard.engines.base import Sample, as_prompt
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
-from ragguard.errors import EngineProtocolError
+from ragguard.errors import EngineProtocolError, ScoringError
 from ragguard.records import Run, Usage
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.pipeline import ScoringPipeline
@@ -131,11 +131,17 @@ def test_label_answer_with_numbers_that_are_no_probabilities_is_refused():
         ("1. Who is it?\n2) Where is it?\n(3) When?", ["Who is it?", "Where is it?", "When?"]),
         ("- Who is it?\n* who is it\n\n• Where?", ["Who is it?", "Where?"]),
         ("Q1: Who is it?\n  Where?  ", ["Who is it?", "Where?"]),
+        ("I cannot break this down further.\nWho is it?", ["Who is it?"]),
         ("1984 was when?\n3D or not?", ["1984 was when?", "3D or not?"]),
     ],
 )
 def test_sub_questions_are_lines_without_markers_each_once(text, expected):
     assert read_sub_questions(SampleAnswer((Sample(text, ()),))) == expected
+
+
+def test_a_judge_that_only_declines_gave_no_sub_question():
+    with pytest.raises(ScoringError, match="and gave none; give them with the run"):
+        read_sub_questions(SampleAnswer((Sample("I am sorry, but I can't help with that.", ()),)))
 
 
 @settings(deadline=None)
