@@ -35,6 +35,8 @@ _ASKED = re.compile(
     r"\bhow\s+(?:many|much|long|old|far|tall|high|big|large|often|deep|fast|heavy|wide)\b|\bwhat\s+time\b",
     re.IGNORECASE,
 )
+_COUNTED = re.compile(r"\bhow\s+many\s+(\w+(?:\s+\w+)?)", re.IGNORECASE)
+"""What a question counts: "paying members" of "How many paying members …"."""
 _TIME = re.compile(r"\b(?:when|(?:what|which)\s+(?:year|date|day|month))\b", re.IGNORECASE)
 _PERSON = re.compile(r"\b(?:who|whom|whose)\b", re.IGNORECASE)
 _NUMBER = re.compile(
@@ -122,11 +124,14 @@ class AskedQuestion:
 
     def open_words(self, sentence: Sentence) -> list[str]:
         """Returns the question's words that the heading of a sentence lacks, if the sentence has none of them either:
-        it shares the subject with the question, and says nothing of what is asked."""
+        it shares the subject with the question, and says nothing of what is asked. Of a question that counts things, a
+        sentence has to name them."""
+        words = set(terms(sentence.text))
+        counted = _COUNTED.search(self.text)
+        if counted and not words & set(things := terms(counted[1])):
+            return [word for word in self.words if stem(word) in things]
         left_open = self.open_terms(passage_heading(sentence.passage))
-        if left_open & set(terms(sentence.text)):
-            return []
-        return [word for word in self.words if stem(word) in left_open]
+        return [] if left_open & words else [word for word in self.words if stem(word) in left_open]
 
     def worths(self, texts: Sequence[str], heading: str) -> list[float]:
         """Returns how well each of the sentences under a heading fits."""

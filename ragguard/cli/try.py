@@ -263,7 +263,7 @@ class Trial:
         best = evidence.best
         if best is None:
             return TrialReply(
-                ["Not there: no passage has a word of this question. Ask it in the words of the texts."]
+                ["Not found: no passage has a word of this question. Ask it in the words of the texts."]
             )
         lacks = [f"no passage that was retrieved has {_either(evidence.missing)}"] if evidence.missing else []
         before, stated = [_quoted(first)] if first else [], [best, *evidence.rivals]

@@ -116,5 +116,6 @@ def test_of_a_sentence_with_the_subject_only_a_neighbour_that_says_more_is_taken
     )
     found = evidence(halden, "How many people work for Halden Ferries?")
     assert "46 hands" in found.best.text
+    assert "46 hands" in evidence(halden, "How many hands does Halden Ferries have?").best.text
     only = evidence(halden, "How many cars has Halden Ferries?")
     assert only.question.open_words(only.best) == ["cars"]

@@ -1,10 +1,15 @@
 """`ragguard try`, as a user calls it, on a folder of texts that the small models can read."""
 
 import re
+import subprocess
+import sys
 from importlib import import_module
 
 import pytest
 from support.commands import ragguard, refusal
+from support.fake_model import FakeModel
+from support.misbehaving_server import serving
+from support.program import environment
 from support.scripted_engine import ScriptedEngine
 from support.tiny_gguf import make_gguf
 
@@ -98,7 +103,7 @@ def test_words_that_no_passage_has_are_named(texts):
         "Not there, as far as words tell: no passage that was retrieved has “Rossbach” or “flooded”."
         in output
     )
-    assert "Not there: no passage has a word of this question." in output
+    assert "Not found: no passage has a word of this question." in output
 
 
 @pytest.mark.parametrize(("question", "nearest", "why"), [
@@ -229,3 +234,25 @@ def test_model_in_the_process_compares_a_retriever_by_the_fit_to_the_question(
 def test_second_way_to_search_that_cannot_be_used_is_one_sentence(texts, arguments, said):
     output, _ = tried(texts, QUESTION, *arguments, code=2)
     assert said in output.splitlines()[-1]
+
+
+def test_server_that_doctor_refuses_gives_no_verdict_before_and_after_its_examination(texts, tmp_path):
+    """A server of a weak model, which prefers "A" whatever it reads; the commands run as a user's."""
+    env = environment() | {"RAGGUARD_EXAMS": str(tmp_path / "exams"), "RAGGUARD_EXAM": "", "COLUMNS": "100"}
+
+    def printed(*words):
+        command = [sys.executable, "-m", "ragguard", *map(str, words)]
+        return " ".join(subprocess.run(command, env=env, capture_output=True, text=True).stdout.split())
+
+    out = tmp_path / "out"
+    with serving(FakeModel().handle) as url:
+        words = ("try", texts, QUESTION, "--engine", url, "--out", out)
+        before, exam, after = printed(*words), printed("doctor", url, "--exam"), printed(*words)
+    assert "No verdicts on passages: fake has not been examined" in before
+    assert "FAILED" in exam
+    assert "No verdicts on passages: fake failed its examination in" in after
+    for said in (before, after):
+        assert "“Hugo Rosquist was born in Upper Dunness.” people.md#1" in said
+        assert not re.search("helps|misleads|utility [+-]", said)
+    names = {score.name for scored in read_scored(out / "ragguard.db") for score in scored.scores}
+    assert not names & {"utility", "p_relevant", "p_abstain", "answerability"}
