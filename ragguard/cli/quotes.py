@@ -36,7 +36,7 @@ _ASKED = re.compile(
     re.IGNORECASE,
 )
 _COUNTED = re.compile(r"\bhow\s+many\s+(\w+(?:\s+\w+)?)", re.IGNORECASE)
-"""What a question counts: "paying members" of "How many paying members …"."""
+"""The things that a question counts: "paying members" of "How many paying members …"."""
 _TIME = re.compile(r"\b(?:when|(?:what|which)\s+(?:year|date|day|month))\b", re.IGNORECASE)
 _PERSON = re.compile(r"\b(?:who|whom|whose)\b", re.IGNORECASE)
 _NUMBER = re.compile(
