@@ -78,10 +78,10 @@ def run(
 
 def _measure(engine: str, prompts: str | None, as_json: bool, speed: bool) -> bool:
     """Asks an engine for its properties and measures it; returns whether it is ready."""
-    found = Findings(quiet=as_json)
-    asyncio.run(_examine(engine, prompts, found, speed=speed))
-    say(json.dumps(found.data, indent=2, ensure_ascii=False) if as_json else _verdict(found.data))
-    return bool(found.data["ready"] != "not ready")
+    findings = Findings(quiet=as_json)
+    asyncio.run(_examine(engine, prompts, findings, speed=speed))
+    say(json.dumps(findings.data, indent=2, ensure_ascii=False) if as_json else _verdict(findings.data))
+    return bool(findings.data["ready"] != "not ready")
 
 
 class Findings:
@@ -107,33 +107,33 @@ class Findings:
             self.tell(name, f"failed: {failure}")
 
 
-async def _examine(address: str, prompts: str | None, found: Findings, *, speed: bool) -> None:
+async def _examine(address: str, prompts: str | None, findings: Findings, *, speed: bool) -> None:
     async with aclosing(Retry(open_engine(address), _ONCE)) as engine:
         info = await engine.info()
         chosen = load_prompts(prompts or info.prompts)
         capabilities = sorted(info.capabilities)
         context = f"{info.context} tokens of context" if info.context else "context unknown"
-        about = {"location": info.location, "kind": info.kind, "fingerprint": info.fingerprint}
-        found.tell("engine", f"{info.location} ({info.kind})", **about)
+        identity = {"location": info.location, "kind": info.kind, "fingerprint": info.fingerprint}
+        findings.tell("engine", f"{info.location} ({info.kind})", **identity)
         model_line = f"{info.model}, {context}, prompts {chosen.identity}"
-        found.tell("model", model_line, model=info.model, context=info.context, prompts=chosen.identity)
+        findings.tell("model", model_line, model=info.model, context=info.context, prompts=chosen.identity)
         can = ", ".join(capabilities) or "nothing beyond plain answers"
-        found.tell("can", can, capabilities=capabilities, notes=info.notes)
+        findings.tell("can", can, capabilities=capabilities, notes=info.notes)
         for note in info.notes:
-            found.tell("note", note)
+            findings.tell("note", note)
         latency = _MEASURED_S
         if only_of(engine) == "ranks":
-            await _ranks(engine, chosen, found)
+            await _ranks(engine, chosen, findings)
             return
-        with found.part("labels"):
-            latency = await _labels(engine, chosen, found)
-        with found.part("samples"):
-            await _samples(engine, chosen, _SAMPLES if latency < _MEASURED_S / 4 else 2, found)
-        if "labels" not in found.data["failures"]:
-            with found.part("speed"):
+        with findings.part("labels"):
+            latency = await _labels(engine, chosen, findings)
+        with findings.part("samples"):
+            await _samples(engine, chosen, _SAMPLES if latency < _MEASURED_S / 4 else 2, findings)
+        if "labels" not in findings.data["failures"]:
+            with findings.part("speed"):
                 many = min(_MANY, _MEASURED_S / max(latency, 1e-3)) / info.label_requests
-                await _speed(engine, chosen, found, None if speed else max(1, int(many)))
-        await _cost(engine, chosen, found.data, latency)
+                await _speed(engine, chosen, findings, None if speed else max(1, int(many)))
+        await _cost(engine, chosen, findings.data, latency)
 
 
 def _questions(prompts: PromptSet, numbers: Iterable[int]) -> list[Prompt]:
@@ -145,44 +145,44 @@ def _questions(prompts: PromptSet, numbers: Iterable[int]) -> list[Prompt]:
     ]
 
 
-async def _labels(engine: Engine, prompts: PromptSet, found: Findings) -> float:
+async def _labels(engine: Engine, prompts: PromptSet, findings: Findings) -> float:
     """Asks the first question, and returns how many seconds it took."""
     began = perf_counter()
     first = await engine.label_probs(_questions(prompts, [0]), prompts.labels("relevance"))
     latency = perf_counter() - began
     mass, bound = min(1.0, float(first.mass[0])), first.bound is not None
     exactness = "exact" if first.exact else "estimated" if first.mode == "sampled" else "partly upper bounds"
-    found.tell("labels", f"{exactness}: {_EXACTNESS[first.mode]}", mode=first.mode, exact=first.exact)
+    findings.tell("labels", f"{exactness}: {_EXACTNESS[first.mode]}", mode=first.mode, exact=first.exact)
     told = f"{'at most ' if bound else ''}{mass:.1%} on the labels of a relevance question"
-    can = set(found.data["capabilities"])
+    can = set(findings.data["capabilities"])
     if can & {"decisions", "typed_questions"} and "label_mass" not in can:
         told = "the server does not give it: a judge that would rather say something else is not noticed"
-    found.tell("label mass", told, label_mass=mass, mass_is_bound=bound)
-    found.tell("1 prompt", f"{latency * 1000:.1f} ms, the first one", one_ms=latency * 1000)
+    findings.tell("label mass", told, label_mass=mass, mass_is_bound=bound)
+    findings.tell("1 prompt", f"{latency * 1000:.1f} ms, the first one", one_ms=latency * 1000)
     return latency
 
 
-async def _ranks(engine: Engine, prompts: PromptSet, found: Findings) -> None:
+async def _ranks(engine: Engine, prompts: PromptSet, findings: Findings) -> None:
     """Asks a reranker about ten passages."""
     asked, began = _questions(prompts, [0] * 10), perf_counter()
-    with found.part("scores"):
+    with findings.part("scores"):
         await engine.label_probs(asked, prompts.labels("relevance"))
         ms = (perf_counter() - began) * 1000
-        found.tell("scores", f"of 10 passages in {ms:.1f} ms, one request for a query", ten_ms=ms)
-    found.data["ready"] = "not ready" if found.data["failures"] else "ranks"
+        findings.tell("scores", f"of 10 passages in {ms:.1f} ms, one request for a query", ten_ms=ms)
+    findings.data["ready"] = "not ready" if findings.data["failures"] else "ranks"
 
 
-async def _samples(engine: Engine, prompts: PromptSet, count: int, found: Findings) -> None:
+async def _samples(engine: Engine, prompts: PromptSet, count: int, findings: Findings) -> None:
     asked = prompts.render("answer_closed", question="Who founded firm 1?")
     began = perf_counter()
     samples = await engine.sample([asked], n=count, max_tokens=8)
     ms = (perf_counter() - began) * 1000
     logprobs = any(answer.logprobs for answer in samples[0])
     told = f"{count} in {ms:.0f} ms, {'with' if logprobs else 'without'} log-probabilities"
-    found.tell("samples", told, samples=count, samples_ms=ms, sample_logprobs=logprobs)
+    findings.tell("samples", told, samples=count, samples_ms=ms, sample_logprobs=logprobs)
 
 
-async def _speed(engine: Engine, prompts: PromptSet, found: Findings, some: int | None) -> None:
+async def _speed(engine: Engine, prompts: PromptSet, findings: Findings, some: int | None) -> None:
     """Measures one call of some prompts; None: of many, without a deadline."""
     many, deadline = some or _MANY, monotonic() + _PATIENCE_S if some else None
     asked, began = _questions(prompts, range(1, many + 1)), perf_counter()
@@ -190,20 +190,20 @@ async def _speed(engine: Engine, prompts: PromptSet, found: Findings, some: int 
     many_ms = (perf_counter() - began) * 1000
     rate = many / many_ms * 1000
     told = f"{many_ms:.1f} ms, {rate:.1f} a second"
-    found.tell(f"{many} prompts", told, many=many, many_ms=many_ms, per_second=rate)
+    findings.tell(f"{many} prompts", told, many=many, many_ms=many_ms, per_second=rate)
 
 
 async def cost_of_a_hop(address: str) -> str:
     """Returns what scoring a run of one hop with five passages takes, by two short requests; raises EngineError."""
-    found = Findings(quiet=True)
+    findings = Findings(quiet=True)
     async with aclosing(Retry(open_engine(address), _ONCE)) as engine:
         info = await engine.info()
         prompts = load_prompts(info.prompts)
-        found.data["capabilities"] = sorted(info.capabilities)
-        latency = await _labels(engine, prompts, found)
-        await _samples(engine, prompts, 2, found)
-        await _cost(engine, prompts, found.data, latency)
-    return _cost_words(found.data)
+        findings.data["capabilities"] = sorted(info.capabilities)
+        latency = await _labels(engine, prompts, findings)
+        await _samples(engine, prompts, 2, findings)
+        await _cost(engine, prompts, findings.data, latency)
+    return _cost_words(findings.data)
 
 
 def _cost_words(data: Mapping[str, Any]) -> str:

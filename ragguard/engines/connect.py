@@ -183,13 +183,13 @@ def open_engine(
         if value is not None:
             raise InvalidInput(name, value, "nothing, as only a server takes it")
     if not isinstance(engine, str):
-        given: object = engine
+        instance: object = engine
         # A decision model of LangChain's is known without importing LangChain.
-        if any(base.__module__.startswith("langchain_core.decisions") for base in type(given).__mro__):
+        if any(base.__module__.startswith("langchain_core.decisions") for base in type(instance).__mro__):
             from ragguard.engines.langchain_judge import LangChainJudge
 
-            return ForeignEngine(LangChainJudge(given), timeout_s or CALL_S)
-        if not isinstance(given, Engine):
+            return ForeignEngine(LangChainJudge(instance), timeout_s or CALL_S)
+        if not isinstance(instance, Engine):
             of_ragguard = "; of a RagGuard pass `rg.engine`" if hasattr(type(engine), "engine") else ""
             raise InvalidInput("engine", engine, f"{SCHEMES}{of_ragguard}")
         if isinstance(engine, Verbs) and engine.only == "compares":

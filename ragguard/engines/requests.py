@@ -106,11 +106,11 @@ class Request(ABC):
 
     def shares(self, reply: Reply, requests: Sequence[Request]) -> list[Reply]:
         """Returns the parts of the reply to this request that answer the requests of which it was made."""
-        found, values, sizes = [], iter(reply.values), [len(request.prompts) for request in requests]
+        replies, values, sizes = [], iter(reply.values), [len(request.prompts) for request in requests]
         for request, size, usage in zip(requests, sizes, apportion(reply.usage, sizes), strict=True):
             own = list(islice(values, size))
-            found.append(Reply(request.own_values(own, self), replace(usage, prompts=size)))
-        return found
+            replies.append(Reply(request.own_values(own, self), replace(usage, prompts=size)))
+        return replies
 
     def own_values(self, values: Sequence[Value], whole: Request) -> Sequence[Value]:
         """Returns the part of each value of the reply to `whole` that this request asks for."""

@@ -47,14 +47,14 @@ def contradictions(question: str, references: Sequence[str], texts: Sequence[str
     words = {text: running_words(text).split()[:_READ] for text in texts}
     holders = [text for text in words if mentions(text, phrases)]
     known = {*running_words(" ".join((question, *references))).split(), *COMMON}
-    found: list[Conflict] = []
+    conflicts: list[Conflict] = []
     for other in (text for text in words if text not in holders):
         for holder in holders:
             replaced = _replaced(words[holder], words[other], references, known)
             if replaced is not None:
-                found.append(Conflict(0, holder, replaced[0], other, second_answer=replaced[1]))
+                conflicts.append(Conflict(0, holder, replaced[0], other, second_answer=replaced[1]))
                 break
-    return found
+    return conflicts
 
 
 def _replaced(

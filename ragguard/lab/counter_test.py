@@ -71,13 +71,16 @@ async def counter_test(
     Raises InvalidInput if the run has no reference, or a cause that no passage decides, or no passage is known.
     """
     run, cause = view.run, view.explanation.cause
-    references = [one for one in run.references or () if one.strip()]
+    references = [reference for reference in run.references or () if reference.strip()]
     if not references:
         raise InvalidInput(
             "the run", "no reference", "a run with references, by which an answer is right or wrong"
         )
     read = [
-        one.passage.text for hop in view.hops for one in hop.passages if one.read and one.passage.text.strip()
+        passage.passage.text
+        for hop in view.hops
+        for passage in hop.passages
+        if passage.read and passage.passage.text.strip()
     ]
     if cause in _TAKEN_OUT:
         gone = {view.hops[hop - 1].passages[rank - 1].passage.text for hop, rank in view.explanation.sources}

@@ -49,11 +49,11 @@ class Promise:
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1:
                 raise InvalidInput(name, value, "a share in (0, 1)")
 
-    def check(self, examples: int, given: str, aim: str) -> None:
+    def check(self, examples: int, kind: str, aim: str) -> None:
         """Raises CalibrationError for too few examples; `given` says what they are, `aim` what is promised."""
         if examples < self.least_examples:
             raise CalibrationError(
-                f"{examples} {given}; to {aim}, at least {self.least_examples} are needed: give more, or allow a "
+                f"{examples} {kind}; to {aim}, at least {self.least_examples} are needed: give more, or allow a "
                 "larger loss"
             )
 

@@ -125,16 +125,16 @@ def _explained(change: Change, estimates: Mapping[Key, Estimate], *, falls: bool
 
 def add_enough(writer: ScoreWriter, layout: Layout, target: Target, beliefs: Beliefs, kind: Kind) -> None:
     """Adds `enough_after` and `redundant_hops`, by the belief after each hop."""
-    steps = [one for one in layout.steps if one.step.scored]
+    steps = [contexts for contexts in layout.steps if contexts.step.scored]
     if not steps or not target.references:
         return
     with writer.failing("enough_after"):
-        changes: list[Change] = [{CLOSED_BOOK: 1.0}, *(one.now for one in steps)]
+        changes: list[Change] = [{CLOSED_BOOK: 1.0}, *(contexts.now for contexts in steps)]
         known = {key: answered(beliefs[key]).estimates[kind] for change in changes for key in change}
         values, errors = zip(*(combine(change, known) for change in changes), strict=True)
         enough = enough_after(values, errors)
         numbers = {step.id: number for number, step in enumerate(writer.view.run.steps, 1)}
-        hops = [numbers[one.step.step.id] for one in steps]
+        hops = [numbers[contexts.step.step.id] for contexts in steps]
         rest = ", ".join(map(str, hops[enough:]))
         more = [f"{'hops' if len(hops) - enough > 1 else 'hop'} {rest} changed nothing"] if rest else []
         writer.add("enough_after", hops[enough - 1] if enough else 0, **target.fields)

@@ -111,16 +111,16 @@ def add_contested_by_words(writer: ScoreWriter) -> None:
     rate passages: 1 if what was read by then contradicts a reference, else 0. The question stands for all
     sub-questions."""
     view = writer.view
-    found = contradictions(view.run.question, view.references, read_texts(view.steps))
+    conflicts = contradictions(view.run.question, view.references, read_texts(view.steps))
     readable = [(number, step) for number, step in enumerate(view.steps, 1) if step.readable]
     for number, step in (*readable, *([(len(view.steps), None)] if readable else ())):
         steps = view.steps[:number]
         texts = set(read_texts(steps))
-        here = [one for one in found if {one.first, one.second} <= texts]
+        here = [conflict for conflict in conflicts if {conflict.first, conflict.second} <= texts]
         named = _named(here, steps)
         named["metadata"]["how"] = "words"
-        about: dict[str, Any] = {"reference_source": "gold", "references": view.references}
-        writer.add("contested", float(bool(here)), step=step, **named, **about)
+        origin: dict[str, Any] = {"reference_source": "gold", "references": view.references}
+        writer.add("contested", float(bool(here)), step=step, **named, **origin)
 
 
 def _named(found: Sequence[Conflict], steps: Sequence[StepView]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ async def add_joint_gains(
         reference_gain: Returns the reference's part of a hop, and fields that its scores share; raises the error for
             which it is not known.
     """
-    known = await question_gains(writer.view, [one.step for one in layout.steps], ask)
+    known = await question_gains(writer.view, [contexts.step for contexts in layout.steps], ask)
     usual = usual_gain(known)
     for contexts in layout.steps if known else ():
         step = contexts.step
@@ -64,11 +64,11 @@ async def add_joint_gains(
             for at, gain in gains.items():
                 writer.add("question_gain", gain, step=step, at=at)
             best = max((gain.value for gain in gains.values()), default=0.0)
-            part, about = reference_gain(contexts)
+            gained, origin = reference_gain(contexts)
             nothing = "" if gains else "no passage that was not there before"
-            parts = JointGain.of(best - usual if gains else 0.0, part)
+            parts = JointGain.of(best - usual if gains else 0.0, gained)
             writer.add(
                 "question_gain", best, step=step, stderr=0.0, explanation=nothing or "of the best passage"
             )
-            writer.add("reference_gain", part, step=step, explanation=nothing, **about)
-            writer.add("joint_gain", parts.value, step=step, explanation=nothing or str(parts), **about)
+            writer.add("reference_gain", gained, step=step, explanation=nothing, **origin)
+            writer.add("joint_gain", parts.value, step=step, explanation=nothing or str(parts), **origin)

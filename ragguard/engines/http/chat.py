@@ -123,9 +123,9 @@ async def ask(
             body["top_logprobs"] = dialect.top
     answer = await client.ask("/chat/completions", body, deadline=request.deadline)
     url = f"{client.address.base}/chat/completions"
-    found = choices_of(answer, url)
+    choices = choices_of(answer, url)
     notice_other_model(client, model, answer.get("model"))
-    return list(map(partial(_choice, answer, url), found)), usage_of(answer, 1)
+    return list(map(partial(_choice, answer, url), choices)), usage_of(answer, 1)
 
 
 def _choice(answer: Mapping[str, Any], url: str, choice: Mapping[str, Any]) -> Choice:

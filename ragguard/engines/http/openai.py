@@ -143,12 +143,12 @@ class ChatModel:
         or its share of samples. Refuses given texts, unless the server is a llama.cpp that can be made to write them:
         chat completions show only what the model writes."""
         if isinstance(request, LabelRequest):
-            found, values = await self._labels(request)
+            replies, values = await self._labels(request)
         elif isinstance(request, DrawRequest):
-            found = await self._answers(request)
+            replies = await self._answers(request)
             values = [
                 (samples_value([choice.sample for choice in choices]) * (request.n // len(choices)),)
-                for (choices, _), _ in found
+                for (choices, _), _ in replies
             ]
         elif self.forced is not None and isinstance(request, ContinuationRequest):
             return await self._texts(self.forced, request)
@@ -158,18 +158,18 @@ class ChatModel:
                 "completions show the probabilities of only what the model writes: use smol, gguf:FILE, hf:MODEL, a "
                 "vLLM server or a llama.cpp server of 2026"
             )
-        rows = [(*value, cut) for value, (_, cut) in zip(values, found, strict=True)]
-        return Reply(rows, sum((usage for (_, usage), _ in found), Usage()))
+        rows = [(*value, cut) for value, (_, cut) in zip(values, replies, strict=True)]
+        return Reply(rows, sum((usage for (_, usage), _ in replies), Usage()))
 
     async def _texts(self, forced: ForcedTexts, request: ContinuationRequest) -> Reply:
         """Returns the log-probabilities of each prompt's text, from one request each."""
         room = 1 + max([len(await forced.ids(prompt.text, request.deadline)) for prompt in request.prompts])
-        one = partial(forced.logprobs, deadline=request.deadline)
-        found = await in_parallel(
-            [partial(asked_shorter, prompt, one, room) for prompt in request.prompts], _AT_ONCE
+        logprobs_of = partial(forced.logprobs, deadline=request.deadline)
+        replies = await in_parallel(
+            [partial(asked_shorter, prompt, logprobs_of, room) for prompt in request.prompts], _AT_ONCE
         )
-        values = [(logprobs, end, cut) for (logprobs, end, _), cut in found]
-        return Reply(values, sum((usage for (_, _, usage), _ in found), Usage()))
+        values = [(logprobs, end, cut) for (logprobs, end, _), cut in replies]
+        return Reply(values, sum((usage for (_, _, usage), _ in replies), Usage()))
 
     async def _labels(self, request: LabelRequest) -> tuple[list[_PromptAnswer], list[Value]]:
         shows = "top_logprobs" in self.info.capabilities

@@ -87,14 +87,14 @@ async def _scores(
     expected = f"a score for each of {len(passages)} passages, each once with its `index`"
     if not isinstance(listed, list) or len(listed) != len(passages):
         raise unexpected(url, expected, listed)
-    found: dict[int, float] = {}
+    by_index: dict[int, float] = {}
     for item in listed:
         index = optional(item, int, "index")
         score = item.get(form.score) if isinstance(item, Mapping) else None
         if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
             raise unexpected(url, expected, item)
-        if index is None or index in found or not 0 <= index < len(passages):
+        if index is None or index in by_index or not 0 <= index < len(passages):
             raise unexpected(url, expected, item)
-        found[index] = float(score)
-    scores = [found[index] for index in range(len(passages))]
+        by_index[index] = float(score)
+    scores = [by_index[index] for index in range(len(passages))]
     return scores, [0] * len(scores), usage_of(answer, 1)

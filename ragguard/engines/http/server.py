@@ -66,10 +66,10 @@ class ServerEngine(ModelEngine):
         notes: tuple[str, ...] = ()
         if served.owner == "vllm":
             try:
-                found = await look_at_vllm(self._client, served)
-                if not found.thinks:
-                    return found
-                notes = found.info.notes
+                model = await look_at_vllm(self._client, served)
+                if not model.thinks:
+                    return model
+                notes = model.info.notes
             except EngineRejected as error:
                 notes = (f"a vLLM server that refuses what only vLLM has: {error}",)
         # Another make of server gets a branch here, by what its `/v1/models` shows.

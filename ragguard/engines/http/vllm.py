@@ -98,7 +98,7 @@ class VllmModel:
         prompts = await self.rows(request.prompts, request.deadline)
         rows = [[*prompt, *text] for prompt, text in zip(prompts, texts, strict=True)]
         choices, usage = await self._ask(rows, 1, body | {"prompt_logprobs": 0}, request)
-        found = []
+        results = []
         for row, text, choice in zip(rows, texts, choices, strict=True):
             shown = optional(choice, list, "prompt_logprobs") or []
             own = zip(shown[len(row) - len(text) :], text, strict=False)
@@ -108,8 +108,8 @@ class VllmModel:
                     f"{self._url}: the log-probabilities of the prompt were asked for and are missing"
                 )
             after = _next_logprobs(choice, then, self._url) if then else []
-            found.append([*map(checked_logprob, values), *after])
-        return found, usage
+            results.append([*map(checked_logprob, values), *after])
+        return results, usage
 
     async def draw(self, request: DrawRequest) -> tuple[list[list[Sample]], Usage]:
         """Draws all answers to all prompts in one call."""

@@ -77,18 +77,18 @@ class Cache(Layer):
             return await send_to(self._engine, request)
         keys = request.keys(await self.info_within(request.deadline))
         prompt_of = dict(zip(keys, request.prompts, strict=True))
-        found, paid = dict[bytes, Value](), list[Usage]()
-        while missing := [key for key in prompt_of if key not in found]:
-            leader, followed = self._claim(missing, request.priority, found)
+        values, paid = dict[bytes, Value](), list[Usage]()
+        while missing := [key for key in prompt_of if key not in values]:
+            leader, followed = self._claim(missing, request.priority, values)
             if leader.keys:
-                part = request.with_prompts([prompt_of[key] for key in leader.keys])
-                found.update(await self._lead(leader, part, paid))
+                unanswered = request.with_prompts([prompt_of[key] for key in leader.keys])
+                values.update(await self._lead(leader, unanswered, paid))
             for other in followed:
                 async with until(request.deadline, "a call that waited for an equal one"):
                     brought = await asyncio.wrap_future(other)
-                found.update((key, brought[key]) for key in missing if key in brought)
+                values.update((key, brought[key]) for key in missing if key in brought)
         known = len(keys) - sum(usage.prompts for usage in paid)
-        return Reply([found[key] for key in keys], sum(paid, Usage(prompts=known, cached=known)))
+        return Reply([values[key] for key in keys], sum(paid, Usage(prompts=known, cached=known)))
 
     async def aclose(self) -> None:
         """Writes what is left, closes the file and the wrapped engine."""

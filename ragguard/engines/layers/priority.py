@@ -63,10 +63,10 @@ class Priority(Layer):
         try:
             while rest.prompts and not any(task.done() and task.exception() for task in tasks):
                 size = self._fitting(rest, info)
-                part, rest = rest.with_prompts(rest.prompts[:size]), rest.with_prompts(rest.prompts[size:])
-                place = await self._enter(part, info)
-                parts.append((part, place))
-                tasks.append(asyncio.ensure_future(self._answer(part, info, place)))
+                piece, rest = rest.with_prompts(rest.prompts[:size]), rest.with_prompts(rest.prompts[size:])
+                place = await self._enter(piece, info)
+                parts.append((piece, place))
+                tasks.append(asyncio.ensure_future(self._answer(piece, info, place)))
             if tasks:
                 await asyncio.wait(tasks)
             replies = [task.result() for task in tasks]
@@ -75,9 +75,9 @@ class Priority(Layer):
                 task.cancel()
                 place.leave()  # a task that is cancelled before it begins gives nothing back itself
             replied = await asyncio.gather(*tasks, return_exceptions=True)
-            for (part, _), reply in zip(parts, replied, strict=True):
+            for (piece, _), reply in zip(parts, replied, strict=True):
                 if not isinstance(reply, BaseException):
-                    self._keep(part, reply.values, info)
+                    self._keep(piece, reply.values, info)
             raise
         fresh = iter([value for reply in replies for value in reply.values])
         values = [known[at] if at in known else next(fresh) for at in range(len(request.prompts))]
@@ -95,34 +95,34 @@ class Priority(Layer):
                 return at
         return len(request.prompts)
 
-    async def _enter(self, part: Request, info: EngineInfo) -> Place:
-        work = sum(_work(part, prompt, info) for prompt in part.prompts)
-        return await self._window.enter(max(LEAST, work), part.priority, part.deadline)
+    async def _enter(self, piece: Request, info: EngineInfo) -> Place:
+        work = sum(_work(piece, prompt, info) for prompt in piece.prompts)
+        return await self._window.enter(max(LEAST, work), piece.priority, piece.deadline)
 
-    async def _answer(self, part: Request, info: EngineInfo, place: Place) -> Reply:
+    async def _answer(self, piece: Request, info: EngineInfo, place: Place) -> Reply:
         """Returns the reply to a request that has its place; in halves where it takes too long."""
         began, alone = time.monotonic(), place.need >= self._window.size
         token = held_place.set(place)
         try:
-            reply = await send_to(self._engine, part)
+            reply = await send_to(self._engine, piece)
             if place.overloads:
                 self._window.late(began)
             else:
                 self._window.answered(place.need, began, self._seconds)
             return reply
         except EngineTimeout:
-            middle = len(part.prompts) // 2
-            if (part.deadline is not None and time.monotonic() >= part.deadline) or (alone and not middle):
+            middle = len(piece.prompts) // 2
+            if (piece.deadline is not None and time.monotonic() >= piece.deadline) or (alone and not middle):
                 raise
             self._window.late(began)
         finally:
             held_place.reset(token)
             place.leave()
         if not middle:
-            return await self._answer(part, info, await self._enter(part, info))
+            return await self._answer(piece, info, await self._enter(piece, info))
         halves = [
-            await self.send(part.with_prompts(half))
-            for half in (part.prompts[:middle], part.prompts[middle:])
+            await self.send(piece.with_prompts(half))
+            for half in (piece.prompts[:middle], piece.prompts[middle:])
         ]
         return Reply([*halves[0].values, *halves[1].values], halves[0].usage + halves[1].usage)
 

@@ -67,7 +67,7 @@ async def repeated(engine: Engine, prompts: PromptSet) -> dict[str, float]:
         asked = [ask(prompts, case.question, case.near) for case in exam_cases().questions[-REPEATED // 2 :]]
         rounds = [await models.respond(asked) for _ in range(TIMES)]
         table = np.array(
-            [[label_number((probe, "near", 0), one, {}) for one in answers] for answers in rounds]
+            [[label_number((probe, "near", 0), answer, {}) for answer in answers] for answers in rounds]
         )
         spread[probe] = round(float(np.sqrt(table.var(axis=0, ddof=1).mean())), 6)
         cold += np.abs(table[0] - table[1:].mean(axis=0)).tolist()

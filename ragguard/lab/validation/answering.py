@@ -109,9 +109,10 @@ async def with_outcomes(
     }
     grades: dict[tuple[str, str, tuple[str, ...]], float | None] = {}
     for batch in _batches(wanted.values(), "grading answers", progress):
-        grades.update(zip(batch, await asker.attend([partial(graded, *one) for one in batch]), strict=True))
+        grades.update(zip(batch, await asker.attend([partial(graded, *row) for row in batch]), strict=True))
     return [
-        replace(one, outcome=grades[wanted[at]]) if at in wanted else one for at, one in enumerate(contexts)
+        replace(context, outcome=grades[wanted[at]]) if at in wanted else context
+        for at, context in enumerate(contexts)
     ]
 
 

@@ -161,7 +161,7 @@ def unjudged_because(engines: Iterable[str]) -> str:
         engines: The models that gave the scores, by fingerprint.
     """
     known = heeded_records()
-    for record in (known[one] for one in sorted(set(engines)) if one in known):
+    for record in (known[fingerprint] for fingerprint in sorted(set(engines)) if fingerprint in known):
         failed = record.failed.keys() & {"abstention", "relevance"}
         if not record.brief and failed & record.unreplaced:
             return (
