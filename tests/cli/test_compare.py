@@ -28,12 +28,18 @@ def test_equal_sides_are_identical_in_a_line(tmp_path):
     assert json.loads(ragguard("compare", a, a, "--json").output)["verdict"]["word"] == "identical"
 
 
-def test_metrics_beside_the_primary_ones_are_shown_with_all(tmp_path):
+@pytest.fixture
+def harmed_sides(tmp_path):
+    """Two stores with another metric, which rises from 0.1 to 0.5."""
     before, after = side(0), side(0.05, 1)
     for runs, harm in ((before, 0.1), (after, 0.5)):
         for item in runs:
             item.scores.append(Score("harm", harm, "step", item.run.id, item.run.steps[0].id))
-    a, b = scored_store(tmp_path / "a.db", before), scored_store(tmp_path / "b.db", after)
+    return scored_store(tmp_path / "a.db", before), scored_store(tmp_path / "b.db", after)
+
+
+def test_metrics_beside_the_primary_ones_are_shown_with_all(harmed_sides):
+    a, b = harmed_sides
     said = ragguard("compare", a, b).output
     assert "More metrics: 1, of which these differ: harm; --all shows them." in said
     everything = ragguard("compare", a, b, "--all").output
@@ -83,26 +89,11 @@ def test_a_gate_fails_where_its_condition_holds(tmp_path):
         assert "fail-if" in done.output
 
 
-def test_bounds_on_a_metric_beside_the_primary_ones_show_it_and_each_its_difference(tmp_path):
-    before, after = side(0), side(0.05, 1)
-    for runs, harm in ((before, 0.1), (after, 0.5)):
-        for item in runs:
-            item.scores.append(Score("harm", harm, "step", item.run.id, item.run.steps[0].id))
-    a, b = scored_store(tmp_path / "a.db", before), scored_store(tmp_path / "b.db", after)
-    words = (
-        "compare",
-        a,
-        b,
-        "--fail-if",
-        "harm > 0.5",
-        "--fail-if",
-        "harm > 0.3",
-        "--markdown",
-        tmp_path / "c.md",
-    )
-    done = ragguard(*words)
+def test_bounds_on_a_metric_beside_the_primary_ones_show_it_and_each_its_difference(harmed_sides, tmp_path):
+    conditions = ("--fail-if", "harm > 0.5", "--fail-if", "harm > 0.3")
+    words = ("compare", *harmed_sides, *conditions, "--markdown", tmp_path / "c.md")
+    done = ragguard(*words, code=1)
     said, comment = " ".join(done.output.split()), (tmp_path / "c.md").read_text()
-    assert done.exit_code == 1
     assert "harm ↓" in said
     assert "More metrics" not in said
     for shown in (said, comment):
