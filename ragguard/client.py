@@ -230,12 +230,12 @@ class RagGuard:
         return self._service.store
 
     def flush(self, timeout: float = 10.0) -> Report:
-        """Waits until all that was captured is scored, stored and delivered, or has failed for good.
+        """Waits until all captured runs are scored, stored and delivered, or have failed and are not tried again.
 
-        The report is true where that is so. Runs that are still open are counted and not awaited.
+        The report is then true. Runs that are still open are counted, and not waited for.
 
         Args:
-            timeout: How many seconds to wait at most. What is not done by then goes on, and the report is false.
+            timeout: The most seconds to wait. Unfinished work continues after that, and the report is false.
         """
         return self._service.flush(timeout)
 

@@ -66,7 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ragguard")
     group.addoption("--ragguard-cases", metavar="FILE", help="cases of `ragguard cases`, for ragguard_case")
     group.addoption(
-        "--ragguard-corpus", metavar="PATH", help="what can be retrieved now, which tells stale cases"
+        "--ragguard-corpus", metavar="PATH", help="what can be retrieved now, to find stale cases"
     )
 
 

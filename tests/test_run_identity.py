@@ -50,7 +50,7 @@ def test_id_used_again_after_its_run_has_ended_names_the_latest_run(make, caplog
     assert stored(rg) == [whole("x", "one", "1", "2"), whole("x", "two", "3")]
     assert rg.store.run("x").id == second.id
     assert [run.id for run in rg.runs()] == [first.id, second.id]
-    assert "another run of that id" not in caplog.text
+    assert "was given to two runs" not in caplog.text
 
 
 @pytest.mark.parametrize("store", ["file", "memory"])
@@ -69,7 +69,7 @@ async def test_id_of_a_live_run_is_refused_a_merge_with_one_warning(make, store,
 
     _, second = await asyncio.gather(one("one"), one("two"))
     assert stored(rg) == [whole("x", "one", "one 1", "one 2"), whole("x", "two", "two 1", "two 2")]
-    (warning,) = [one.getMessage() for one in caplog.records if "another run of that id" in one.getMessage()]
+    (warning,) = [one.getMessage() for one in caplog.records if "was given to two runs" in one.getMessage()]
     assert "'x'" in warning
     assert repr(second.id) in warning
     assert "resume=" in warning
@@ -129,7 +129,7 @@ def test_the_run_continues_where_it_says_so(make, caplog):
     assert stored(rg) == [("x", "one", ["of one"], [(0, "1"), (1, "2"), (2, "3")], "at last", "ok")]
     assert [step.turn for step in rg.runs()[0].steps] == [0, 1, 2]
     assert rg.store.run(run.id).id == rg.runs()[0].id != run.id, "the part's own id finds the run, too"
-    assert "another run of that id" not in caplog.text
+    assert "was given to two runs" not in caplog.text
 
 
 def test_resuming_what_is_not_there_begins_it_and_the_log_says_so(make, caplog):

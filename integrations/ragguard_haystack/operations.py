@@ -57,7 +57,8 @@ def _types(tags: Mapping[str, Any], side: str) -> dict[str, str]:
 
 _WITHOUT_ORDER = (
     "a Haystack agent called several tools in one turn, and it is unknown to which request of the model a call "
-    "belongs: the request has no id, or other arguments than the call. These steps stand in the order of their ends. "
+    "belongs: the request has no id, or other arguments than the call. These steps are in the order in which they "
+    "ended. "
     "(Logged once)"
 )
 _numbers = itertools.count()

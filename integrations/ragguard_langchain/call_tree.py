@@ -29,8 +29,9 @@ LIMIT = 65_536
 THREAD = "thread_id"
 """LangGraph's metadata key of the thread that is resumed after an interrupt."""
 _NOT_RETRIEVED = (
-    "a guard has judged passages that no captured retrieval gave, so its decision stands in no step. If a tool gives "
-    "them as text, declare it for capture as well: RagGuardCallback(rg, tools={NAME: SPLITTER}); for a search of your "
+    "a guard has judged passages of a retrieval that was not captured, so its decision is stored in no step. If a "
+    "tool returns them as text, declare the tool for capture as well: RagGuardCallback(rg, tools={NAME: SPLITTER}); "
+    "for a search of your "
     "own, call ragguard.retrieved(query, documents). (Logged once)"
 )
 _DESCRIBES_RUN = frozenset(RUN_KEYS)

@@ -155,7 +155,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
             documents = [one for one in inner.documents if isinstance(one, Document)]
             documents = [one for one in documents if one.page_content.strip() and one.page_content in text]
             if not documents:
-                given = "its artifact is no documents" if message.artifact is not None else "it is a text"
+                given = "its artifact has no documents" if message.artifact is not None else "it is a text"
                 self._not_understood(name, f"{given}, and no text of a retriever that it called stands in it")
             return documents
         try:
@@ -171,7 +171,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         """Logs, once a tool, that a result passes unjudged, and what to declare."""
         NOTICES.once(
             f"guard tool {tool}",
-            f"GuardMiddleware found no passages in what the tool {tool!r} gave, so nothing of it is judged: {why}. "
+            f"GuardMiddleware found no passages in the output of the tool {tool!r}, so it judges nothing there: {why}. "
             "If the tool retrieves, let it return documents as its artifact "
             "(response_format='content_and_artifact'), or name it with a splitter "
             f"(tools={{{tool!r}: paragraphs}}); if it does not, tools={{{tool!r}: None}} says so.",

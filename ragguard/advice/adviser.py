@@ -277,7 +277,9 @@ class _AdviceCall:
         if not run.steps:
             raise AdviceError(f"run {run.id} has no step yet: ask for advice after a retrieval has ended")
         if not run.question.strip():
-            raise AdviceError(f"run {run.id} has no question, which advice is about: set run.question before")
+            raise AdviceError(
+                f"run {run.id} has no question, so there is nothing to advise on: set run.question first"
+            )
         self.run, self.redacted, self.captured = run, redacted, None
         self._step_id = numbered(run.steps)[-1][1].id
 

@@ -53,7 +53,9 @@ class Trace:
     def __post_init__(self) -> None:
         if len(self.correct) != len(self.sufficiency):
             raise InvalidInput(
-                "correct", len(self.correct), f"one number a turn of retrieval, {len(self.sufficiency)} here"
+                "correct",
+                len(self.correct),
+                f"one number for each turn of retrieval, {len(self.sufficiency)} here",
             )
         if not all(isinstance(one, int | float) and 0 <= one <= 1 for one in self.correct):
             raise InvalidInput("correct", list(self.correct), "numbers from 0 to 1")

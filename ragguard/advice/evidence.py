@@ -253,9 +253,7 @@ def judge(evidence: Evidence, calibration: AdviceCalibration | None) -> Advice:
 def _open(evidence: Evidence) -> list[str]:
     found = [f"open: {text[:SHOWN]}" for text in evidence.open]
     if not evidence.open and evidence.p_answer < 0.5:
-        found.append(
-            f"the reader would abstain all the same: it answers with probability {evidence.p_answer:.2f}"
-        )
+        found.append(f"the model would still abstain: it answers with probability {evidence.p_answer:.2f}")
     if evidence.unjudged:
         found.append(f"not all passages could be judged: {evidence.unjudged[0]}")
     return found

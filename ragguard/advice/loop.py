@@ -35,7 +35,7 @@ _DISTRUST = (
 )
 _OPEN = "Not answered yet by what was retrieved:"
 _NO_RUN = (
-    "an agent asked for advice outside of any captured run, so there is none: its loop goes on, only within max_hops. "
+    "an agent asked for advice outside of a captured run, so it gets none and goes on searching, up to max_hops. "
     "Capture it (RagGuardCallback(rg) in its callbacks, or instrument(rg)), or call it inside `with rg.run(question)`"
 )
 
@@ -115,7 +115,7 @@ class LoopAdviser:
         """Returns what to do with advice, which ends a loop also where the latest hops brought nothing."""
         if advice.status != "judged":
             why = "; ".join(advice.reasons) or advice.status
-            NOTICES.warn("advice not judged", f"an agent got no advice and its loop goes on: {why}")
+            NOTICES.warn("advice not judged", f"an agent got no advice and goes on searching: {why}")
         in_vain = int(advice.numbers.get("turns_without_help", 0))
         if advice.action != "answer" and in_vain >= self.max_rephrases:
             NOTICES.warn(
@@ -169,8 +169,8 @@ def note_calls_left_out() -> None:
     """Logs once that a model which was to answer has called a tool that it was not offered."""
     NOTICES.once(
         "advice calls without tools",
-        "a model that was to answer asked for a search, although it was offered none. The call is left out, and what "
-        "it wrote beside it is the answer. (Logged once a process)",
+        "a model asked for a search in a turn in which it could only answer. The search is not made, and the text "
+        "beside the call is the answer. (Logged once a process)",
     )
 
 
@@ -178,6 +178,6 @@ def _without(error: Exception) -> HopAdvice:
     why = str(error) if isinstance(error, AdviceError) else describe(error)
     NOTICES.once(
         f"advice {type(error).__name__}",
-        f"an agent got no advice; its loop goes on, only within max_hops: {why}. (Logged once a process)",
+        f"an agent got no advice and goes on searching, up to max_hops: {why}. (Logged once a process)",
     )
     return HopAdvice(False)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ragguard.analysis.tables import Cell, Table
 from ragguard.facts.causes import CAUSES, JUDGED, CauseCounts, DocumentCount, largest, short_words
+from ragguard.text.plain import counted
 
 SIGNIFICANT = 0.05
 _SHOWN = 5
@@ -148,10 +149,12 @@ def change_table(changes: Sequence[CauseChange]) -> Table:
     )  # fmt: skip
     questions = changes[0].questions if changes else 0
     clear = [short_words(one.cause) for one in changes if one.p * len(changes) <= SIGNIFICANT]
-    said = f"differ: {', '.join(clear)}" if clear else "no cause differs measurably"
-    notes = (
-        f"p is McNemar's exact test on the questions that changed, of each cause by itself; {said}, with all "
-        f"{len(changes)} causes together.",
+    causes = counted(len(changes), "cause")
+    measurable = (
+        f"With p corrected for {causes}, these shares differ: {', '.join(clear)}."
+        if clear
+        else f"With p corrected for {causes}, no share differs measurably."
     )
+    notes = (f"p is McNemar's exact test for each cause, on the questions that changed. {measurable}",)
     columns = ("what decided the answer", "difference (95 %)", "p", "before", "after", "questions")
     return Table("causes", f"What decided the answers to {questions:,} questions", columns, rows, notes=notes)

@@ -143,7 +143,9 @@ def _about(hop: HopView, steps: Sequence[RetrievalStep], failures: Sequence[Fail
         numbers.append("(support)")
     outcome = "" if numbers and not hop.seen.empty else _outcome(step, scored=bool(hop.scores))
     lines = [
-        Text.assemble(f"hop {hop.number}: ", (strip_control_characters(step.query), "bold")),
+        Text.assemble(
+            f"hop {hop.number}: ", (strip_control_characters(step.query) or "(no query was recorded)", "bold")
+        ),
         Text("   ".join(filter(None, [_places(hop), outcome, *numbers]))),
     ]
     lines += [Text(remark) for remark in (*remarks_on_leads(step, steps), *remarks_on_worth(hop, steps))]

@@ -91,7 +91,7 @@ def _named(key: str, fields: Mapping[str, Any], argument: str) -> object:
     if key not in fields:
         NOTICES.once(
             f"{argument} {key}",
-            f"{argument}={key!r} is not in what the pipeline was given or gives, so the usual places are read. There: "
+            f"{argument}={key!r} is no field of the pipeline's input or output, so the usual fields are read. It has: "
             f"{', '.join(sorted(map(str, fields))) or 'nothing with a name'}",
         )
     return fields.get(key)
@@ -151,8 +151,8 @@ class CallLog:
             names, there = (", ".join(map(repr, some[:_NAMES_SHOWN])) for some in (uncalled, others))
             NOTICES.once(
                 "declared tools that were not called",
-                f"tools= declares {names}, of which no call was seen so far; called, and no retrievals: {there}. If "
-                "you mean one of them, declare it by its own name",
+                f"tools= declares {names}, but no call of it was seen so far. Called so far, and not taken for "
+                f"retrievals: {there}. If you mean one of them, give its exact name",
             )
 
     def what_to_do(self) -> str:
@@ -177,7 +177,8 @@ class CallLog:
         if tools or is_expected:
             NOTICES.once(
                 f"a run without a retrieval {tools}",
-                f"the run {run_id!r} ended without a retrieval, so there is nothing to score, if it needed one; "
+                f"the run {run_id!r} ended without a retrieval, so there is nothing to score. If it should have "
+                f"retrieved: "
                 f"{self.what_to_do()}{streams}{_NOT_INSIDE}. (Logged once a process for the same tools)",
             )
 

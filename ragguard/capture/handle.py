@@ -58,7 +58,7 @@ class RunHandle(CurrentCall):
         feedback: Callable[[Callable[[], str], Thumb, str], object] | None = None,
     ) -> None:
         if not isinstance(resume, str) or (id and resume):
-            raise InvalidInput("resume", resume, "the id of the run that goes on, without another id=")
+            raise InvalidInput("resume", resume, "the id of an earlier run, and no id= beside it")
         if not isinstance(question, str):
             raise InvalidInput("question", question, "a string")
         # The run's id: the store finds a part that goes on with another run under the part's own id, too. The question
@@ -102,7 +102,7 @@ class RunHandle(CurrentCall):
     def __enter__(self) -> RunHandle:
         if self._opened:
             raise Closed(
-                f"run {self.id} was already entered; a run is one invocation: call rg.run(...) again"
+                f"run {self.id} was already used in a `with`; for another one call rg.run(...) again"
             )
         self._opened = True
         self._started_ns = time.time_ns()

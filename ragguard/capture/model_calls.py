@@ -44,8 +44,8 @@ STEPS_KEPT = 1024
 GUARDED_KEPT = 64
 """The number of a run's latest retrievals to which a guard's decision may belong."""
 _FORGOTTEN = (
-    f"a run asked a model more than {MOST_CALLS} times: the first calls are forgotten, and what only they were given "
-    "is `unknown`, so that all candidates of their retrievals count. (Logged once)"
+    f"a run asked a model more than {MOST_CALLS} times: its first calls are forgotten. What the model read in them "
+    f"is `unknown`, so all candidates of their retrievals count as read. (Logged once)"
 )
 REWRITTEN = "ragguard.rewritten_by"
 """Metadata key of a passage: the component that put it in after the retrieval, or wrote its text."""
@@ -59,7 +59,7 @@ def notice(metadata: Mapping[str, Any], counted: int) -> str:
     """Returns the notice that a reader of a step's numbers needs where it is unknown what the model read, or where a
     model judged passages that it did not answer from; else ''."""
     if metadata.get(DELIVERED) == UNKNOWN:
-        return f"what the model read is unknown: all {counted} candidates are counted"
+        return f"what the model read is unknown: all {counted} candidates count as read"
     judged = metadata.get(JUDGED_ONLY)
     return f"{judged} of the candidates were only judged by a model, and not read" if judged else ""
 

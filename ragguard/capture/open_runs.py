@@ -62,9 +62,9 @@ _SEVERAL_ANSWERS = (
     "run {!r} got more than one answer; the last one counts, unless run.answered(...) names the answer"
 )
 _TWICE = (
-    "the id {!r} was given to a run while another run of that id is open: each is a run of its own, and this one is "
-    "{!r}. Keep a name that several runs share in metadata=, or say that this one goes on with the other "
-    "(rg.run(resume=ID); `ragguard_resume` in a framework's metadata or tags)"
+    "the id {!r} was given to two runs that are open at once. They stay two runs, and the second one has the id "
+    "{!r}. Put a name that several runs share into metadata=. If the second run continues the first, say so: "
+    "rg.run(resume=ID), or `ragguard_resume` in a framework's metadata or tags"
 )
 _NO_QUESTION = (
     "the run {!r} ended without a question, so nothing about the question can be scored: no belief (ΔSePer), no "
@@ -72,12 +72,13 @@ _NO_QUESTION = (
     "before the run ends. (Logged once)"
 )
 _TOO_MANY = (
-    "more than {:,} runs are open: the one without an event for longest ends as `abandoned`, and what it retrieves "
-    "from now on is not recorded. Raise max_open_runs=, or end runs sooner"
+    "more than {:,} runs are open: the one with the oldest last event ends as `abandoned`, and its later retrievals "
+    "are not recorded. Raise max_open_runs=, or end runs sooner"
 )
 _UNDECIDED = (
-    "what a guard decided in the run {!r} is kept with no retrieval: none had all the passages that it was given, and "
-    "none was reported afterwards with those that it kept. Report the retrieval first (run.retrieved(query, passages), "
+    "a guard's decision in the run {!r} belongs to no recorded retrieval: none had all the passages that the guard "
+    "got, and none came later with the passages that it kept. Record the retrieval first (run.retrieved(query, "
+    "passages), "
     "then guard.prune), or let a GuardedRetriever do both. (Logged once)"
 )
 UNDECIDED_KEPT = 16

@@ -28,8 +28,8 @@ from ragguard.runtime.arguments import references_of
 from ragguard.runtime.faults import NOTICES, describe
 
 _NO_ANSWER = (
-    "the run {!r} ended without an answer: none of the usual names is in what the pipeline gave, which has {}. Say "
-    "which one is it: answer=NAME, or a function of the output, where capture is attached; or run.answered(...). "
+    "the run {!r} ended without an answer: the pipeline's output has none of the usual names, only {}. Name the "
+    "answer when you attach capture (answer=NAME, or a function of the output), or call run.answered(...). "
     "(Logged once)"
 )
 NAME, REFERENCES = "ragguard_name", "ragguard_references"
@@ -197,8 +197,8 @@ def tool_ended(
     if result.by_rule:
         NOTICES.once(
             f"tools by rule {tool}",
-            f'tools="auto": what the tool {tool!r} gave has the shape of a search result, so its calls are '
-            f"retrievals. If they are not, name those that are: tools=[...]. (Logged once a tool)",
+            f'tools="auto": what the tool {tool!r} returned looks like a search result, so its calls count as '
+            f"retrievals. If they are none, name the tools that retrieve: tools=[...]. (Logged once a tool)",
         )
     if len(known) < _MOST_NAMES:
         known.add(tool)

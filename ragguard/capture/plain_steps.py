@@ -110,7 +110,7 @@ class CurrentCall:
             asked, other_kind = text_of(query)
             if other_kind:
                 _warn_of_type(
-                    "query", query, "a string", "The step has no query, and the run's question counts"
+                    "query", query, "a string", "The step has no query; the run's question is used instead"
                 )
             if turn is not None and type(turn) is not int:
                 _warn_of_type("turn", turn, "a whole number", "The step got the next turn")
@@ -196,8 +196,8 @@ class CurrentCall:
         self.recorder.count_late()
         NOTICES.warn(
             "after the end of a run",
-            f"run {self.id} is not open, so {what} that came now is not recorded, and counts as lost. A run takes "
-            f"what happens inside `with rg.run(...)`; to go on with this one: with rg.run(resume={self.id!r}) as run",
+            f"run {self.id} is not open, so {what} is not recorded and counts as lost. A run records only what "
+            f"happens inside `with rg.run(...)`. To add to this one: with rg.run(resume={self.id!r}) as run",
         )
 
     def advise(self, budget_ms: float = BUDGET_MS) -> Advice:
@@ -220,7 +220,7 @@ class CurrentCall:
         """Returns the run so far; raises AdviceError where it was not sampled."""
         if not self.sampled:
             raise AdviceError(
-                f"run {self.id} was not sampled, so that nothing is known of it: look at run.sampled first, or raise "
+                f"run {self.id} was not sampled, so nothing of it was recorded: check run.sampled first, or raise "
                 "RagGuard(sample_rate=...)"
             )
         return CapturedRun(self.id)

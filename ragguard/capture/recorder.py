@@ -95,7 +95,7 @@ def context_of(span: Span) -> TraceContext | None:
 
 def no_adviser() -> GivesAdvice:
     raise AdviceError(
-        "no RagGuard is behind this recorder, so nobody gives advice: use the recorder of a RagGuard"
+        "this recorder belongs to no RagGuard, so there is no advice: use the recorder of a RagGuard"
     )
 
 

@@ -167,7 +167,7 @@ def unpacked(
         why = describe(error)
         NOTICES.warn(
             f"splitter of {name}",
-            f"what {name!r} returned could not be taken apart, so it counts as one passage: {why}. Declare another "
-            "splitter for it in tools={...}",
+            f"what {name!r} returned could not be split into passages, so it counts as one passage: {why}. Name "
+            f"another splitter for it in tools={...}",
         )
         return passages_of(found), {**metadata, SPLIT_ERROR: why}

@@ -159,8 +159,8 @@ def passages_of(value: object) -> list[Passage]:
             cut = f"the first {len(found):,}{total} passages"
             NOTICES.once(
                 "more passages than are captured",
-                f"only {cut} of a retrieval are captured, and no number counts the others; record fewer passages, "
-                "such as those that the model gets. (Logged once)",
+                f"only {cut} of a retrieval are captured, and all numbers leave out the others; record fewer "
+                f"passages, such as those that the model gets. (Logged once)",
             )
             found[-1] = replace(found[-1], metadata={**found[-1].metadata, CUT_PASSAGES: cut})
     except Exception as error:  # noqa: BLE001 - what came before it broke off is kept

@@ -119,8 +119,8 @@ def passages_in_text(text: str) -> list[Passage]:
     if not isinstance(json_of(text), str):
         NOTICES.once(
             "JSON without passages",
-            "a tool that tools= names gave JSON in which no passages are found, so that the whole text is one passage. "
-            "Name the tool with a function that takes its texts out: tools={NAME: function}. (Logged once)",
+            "a tool that tools= names returned JSON without passages that ragguard recognises, so the whole text is "
+            "one passage. Give a function that returns its texts: tools={NAME: function}. (Logged once)",
         )
     return [passage(text)]
 

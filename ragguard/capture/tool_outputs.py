@@ -118,9 +118,9 @@ class ToolResult:
                 return passages
             NOTICES.once(
                 "a splitter that finds nothing",
-                "a splitter in tools={...} made no passage of a tool's text, so that the whole text is one passage. If "
-                "that means that nothing was found, return [] from the tool as data, or name the tool in a list, "
-                "tools=[...]. (Logged once)",
+                "a splitter in tools={...} found no passage in a tool's text, so the whole text is one passage. If "
+                "the tool found nothing, let it return [] as data, or name the tool in a list, tools=[...]. (Logged "
+                "once)",
             )
             return [self.text]
         except Exception:

@@ -25,24 +25,24 @@ GROUPS = {
         "demo": "Show what there is, on this machine.",
         "try": "Ask questions of your own texts, and see what each search did.",
         "init": "Find your framework, and print the lines that attach ragguard.",
-        "doctor": "Tell what an engine is, how exact and how fast, and what to change.",
-        "fetch": "Fetch smol, a small real model that a laptop computes.",
+        "doctor": "Check an engine: how exact it is, how fast, and what to change.",
+        "fetch": "Download smol, a small real model that runs on a laptop.",
     },
     "Look": {
-        "report": "Look at scored runs in the terminal, as one page, or as they go on.",
-        "try-again": "Ask again without what misled a run, or with what it missed.",
+        "report": "Show scored runs: in the terminal, as one page, or live.",
+        "try-again": "Ask again without the passage that misled a run, or with the one it missed.",
         "metrics": "Print every metric: range, direction, unit, what it needs, its paper.",
     },
     "Measure": {
-        "score": "Score run files into a store; goes on where it was stopped.",
+        "score": "Score run files into a store; the same command continues after a stop.",
         "label": "Ask a person for the few labels that correct a judge's numbers.",
         "validate": "Find out which metric predicts how good the answers are.",
         "calibrate": "Choose the threshold of the guard or of advice, with a promise.",
     },
     "Gate": {
         "compare": "Compare two sets of scored runs; for a CI gate, --fail-if.",
-        "baseline": "Name the runs of a store, so that later ones are compared with them.",
-        "cases": "Make regression cases of runs, to which later versions are held.",
+        "baseline": "Give the runs of a store a name, to compare later runs with them.",
+        "cases": "Turn runs into regression cases that later versions have to pass.",
     },
     "Operate": {
         "serve": "Take traces and runs over HTTP, and score them.",
@@ -171,14 +171,14 @@ def _version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
     ),
     header: Annotated[
         list[str] | None,
         typer.Option(
             "--header",
             metavar="'NAME: VALUE'",
-            help="A header of each request to a server, such as 'api-key: KEY'; stands before the command.",
+            help="A header for each request to a server, such as 'api-key: KEY'. Give it before the command.",
         ),
     ] = None,
 ) -> None:

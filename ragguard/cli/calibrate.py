@@ -35,8 +35,8 @@ def run(
     max_loss: Annotated[
         float | None,
         typer.Option(
-            help="The share that may be lost: by the guard of gold passages (0.05 by default), by stopping on advice "
-            "of right answers (0.02)."
+            help="The share that may be lost: of gold passages by the guard (default 0.05), of right answers by "
+            "stopping on advice (0.02)."
         ),
     ] = None,
     confidence: Annotated[
@@ -49,11 +49,14 @@ def run(
     order: Annotated[
         str,
         typer.Option(
-            help="What the guard's threshold is on: help (judge and reader together), or utility (the paper's)."
+            help="What the guard's threshold applies to: help (judge and reader together), or utility (as in the "
+            "paper)."
         ),
     ] = "help",
     relevance: RelevanceForm = "probability",
-    min_keep: Annotated[int, typer.Option(min=0, help="The guard never keeps fewer.")] = 1,
+    min_keep: Annotated[
+        int, typer.Option(min=0, help="The least number of passages that the guard keeps.")
+    ] = 1,
     what: Annotated[
         str,
         typer.Option(
@@ -81,7 +84,7 @@ def run(
     one_of("--relevance", relevance, RELEVANCES)
     form = cast("Relevance", relevance)
     if what != "guard" and (min_keep, order) != (1, "help"):
-        raise InvalidInput("--for", what, "no option of the guard beside it: --order, --min-keep")
+        raise InvalidInput("--for", what, "no option of the guard (--order, --min-keep) beside it")
     check_output("--out", out)
     if what == "udcg":
         given = (
@@ -141,7 +144,7 @@ async def _fit_udcg(
     lines = [
         f"γ {found.utility['gamma']:.2f} instead of 1/3; {by_place}",
         f"learnt from {found.contexts:,} contexts of {found.questions:,} questions with different outcomes",
-        "pairs of contexts of other questions in the right order, less those in the wrong one (Somers' d):",
+        "pairs of contexts of held-out questions in the right order, minus those in the wrong one (Somers' d):",
         f"  udcg as it is: {found.held_out['udcg'].value:.3f}",
     ]
     for name, gain in found.gains.items():
@@ -156,14 +159,14 @@ def _how_sure(confidence: float | None, low: float | None, high: float | None, o
     """Returns in words in which sense a promise holds, and how its loss varies over calibrations."""
     if low is None or high is None or over is None:
         return "in expectation" if confidence is None else f"with confidence {confidence:g}"
-    spread = f"calibrations like this one lose {low:.1%} to {high:.1%} (nine of ten), {over:.0%} of them more than that"
+    spread = f"nine of ten such calibrations lose {low:.1%} to {high:.1%}; {over:.0%} lose more than promised"
     if confidence is None:
         return f"in expectation: {spread} (--confidence 0.9 holds a single one to it)"
     return f"with confidence {confidence:g}: {spread}"
 
 
 def _advice_sentence(found: AdviceCalibration, out: Path) -> str:
-    never = " (never, so high is none)" if found.threshold > 1 else ""
+    never = " (no number reaches it, so advice never stops)" if found.threshold > 1 else ""
     return (
         f"threshold {found.threshold:.4f}{never}: stopping when advised costs at most {found.max_loss:g} of right "
         f"answers {_how_sure(found.confidence, found.loss_low, found.loss_high, found.over_limit)}\n"

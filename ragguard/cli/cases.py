@@ -23,10 +23,10 @@ def run(
     data: Annotated[str, typer.Argument(help="A store.")],
     run_ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Runs: ids, or parts that no other run has."),
+        typer.Argument(metavar="[RUN]...", help="Runs, each by its id or a unique part of it."),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The file of cases; those that are there stay.")
+        Path, typer.Option("--out", "-o", help="The file of cases; cases that it already has stay.")
     ] = Path("cases.jsonl"),
     cause: Annotated[str | None, typer.Option(help="All runs of one cause, such as misled.")] = None,
     document: Annotated[

@@ -35,52 +35,59 @@ _FELL = 5
 
 
 def run(
-    before: Annotated[str, typer.Argument(help="A store, a folder of parts or a score file: how it was.")],
+    before: Annotated[
+        str, typer.Argument(help="The side before: a store, a folder of parts or a score file.")
+    ],
     after: Annotated[
         str | None,
         typer.Argument(
-            help="How it is now. With --baseline it may be left out: the runs of BEFORE since its last baseline."
+            help="The side after. With --baseline you may leave it out: it is then the runs of BEFORE since its "
+            "last baseline."
         ),
     ] = None,
-    baseline: Annotated[str | None, typer.Option(help="Of BEFORE, only the runs of this baseline.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="Use only the runs of this baseline in BEFORE.")
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
-            help="Exit with 1 where it holds, such as 'udcg < -0.02', by a name of the table; may be repeated."
+            help="Exit with code 1 if this holds, such as 'udcg < -0.02', with a name of the table; may be repeated."
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every metric, every question that fell.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Show every metric, and every question that fell.")
+    ] = False,
     trust_failed: Annotated[
         bool,
-        typer.Option(help="Let --fail-if decide by numbers of a model that failed its examination in them."),
+        typer.Option(help="Let --fail-if use numbers for which the model failed its examination."),
     ] = False,
     allow_unscored: Annotated[
         bool,
-        typer.Option(help="Let --fail-if pass although questions have no value on the new side."),
+        typer.Option(help="Let --fail-if pass even if questions have no value on the new side."),
     ] = False,
     looks: Annotated[
         int,
         typer.Option(
-            help="How many such checks share the 5 % of false alarms: 30 for a daily one over a month."
+            help="How many checks share the 5 % of false alarms: 30 for a daily check over a month."
         ),
     ] = 1,
     labels: LabelFile = None,
     on_corrected: Annotated[
         bool,
-        typer.Option("--corrected", help="--fail-if is about the differences that the --labels correct."),
+        typer.Option("--corrected", help="Let --fail-if use the differences that the --labels correct."),
     ] = False,
     markdown: Annotated[
-        Path | None, typer.Option(help="Write a comment for a pull request there, as Markdown.")
+        Path | None, typer.Option(help="Write a comment for a pull request to this file, as Markdown.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Write one self-contained page there.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write one self-contained page to this file.")] = None,
     cases: Annotated[
         Path | None,
-        typer.Option(help="Hold the new side to regression cases, as `ragguard cases` writes them."),
+        typer.Option(help="Check the new side against regression cases of `ragguard cases`."),
     ] = None,
     corpus: Annotated[
         Path | None,
         typer.Option(
-            help="With --cases: the folder or file of what can be retrieved now, which tells stale cases."
+            help="With --cases: the folder or file of all that can be retrieved now, to find stale cases."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -165,7 +172,7 @@ def name_runs(
         say(f"{one.name}  {one.at}  {counted(one.runs, 'run')}  documents {one.documents}")
     if name in before:
         say(
-            f"{name} was the name of {before[name].runs:,} earlier runs, of {before[name].at}; it is not any more"
+            f"{name} was the name of {before[name].runs:,} earlier runs, of {before[name].at}; it no longer is"
         )
     if not shown:
         say(f"{store} has no baseline; `ragguard baseline {shlex.quote(store)} NAME` sets one")

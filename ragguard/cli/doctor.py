@@ -50,7 +50,9 @@ def run(
     ] = False,
     exam: Annotated[
         bool,
-        typer.Option("--exam", help="Examine what it can tell, on 150 short cases, and keep the result."),
+        typer.Option(
+            "--exam", help="Examine what the model can judge, on 150 short cases, and store the result."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -156,7 +158,7 @@ async def _labels(engine: Engine, prompts: PromptSet, findings: Findings) -> flo
     told = f"{'at most ' if bound else ''}{mass:.1%} on the labels of a relevance question"
     can = set(findings.data["capabilities"])
     if can & {"decisions", "typed_questions"} and "label_mass" not in can:
-        told = "the server does not give it: a judge that would rather say something else is not noticed"
+        told = "the server does not give it: nobody notices if the judge would rather give another answer"
     findings.tell("label mass", told, label_mass=mass, mass_is_bound=bound)
     findings.tell("1 prompt", f"{latency * 1000:.1f} ms, the first one", one_ms=latency * 1000)
     return latency
@@ -237,16 +239,16 @@ def _verdict(data: dict[str, Any]) -> str:
     """Returns the last line: what the engine is ready for, what a run costs, and what to change."""
     if data["ready"] == "ranks":
         return (
-            "ready as a judge of relevance: give it as `judge=` beside an engine that reads, after --exam, which makes "
-            "probabilities of its scores"
+            "ready as a judge of relevance: run --exam, which turns its scores into probabilities; then give it as "
+            "`judge=` beside an engine that reads"
         )
     if data["ready"] == "not ready":
         if data["failures"].keys() & {"labels", "samples", "scores"}:
-            return "not ready: mend what failed above"
+            return "not ready: fix what failed above"
         likelihood = "--scorers likelihood works; for the others "
         return (
-            "not ready: the model puts too little on the labels it is asked for: relevance, grades and ratings would "
-            f"be failures; {likelihood if 'continuations' in data['capabilities'] else ''}"
+            "not ready: the model puts too little probability on the labels, so relevance, grades and ratings would "
+            f"fail; {likelihood if 'continuations' in data['capabilities'] else ''}"
             "use a larger instruction-tuned model"
         )
     change = "" if data["exact"] else "; for exact values serve the model with vLLM"
@@ -266,7 +268,7 @@ def _show_exam(engine: str, prompts: str | None, as_json: bool) -> bool:
     else:
         _show(record)
     if not kept:
-        raise StoreError(f"not kept: {path.parent} cannot be written; RAGGUARD_EXAMS names another folder")
+        raise StoreError(f"not stored: {path.parent} cannot be written; set RAGGUARD_EXAMS to another folder")
     answers.unlink(missing_ok=True)
     say(f"kept in {path}", error=True)
     return not record.failed
@@ -327,4 +329,4 @@ def _show(record: ExamRecord) -> None:
     instead = (
         " Relevance is judged by the likelihood of the query instead." if record.replaces_relevance else ""
     )
-    say(f"Scores that rest on what failed are not given, with the reason.{instead}")
+    say(f"Scores that need what failed are not given; a failure says why.{instead}")

@@ -83,7 +83,7 @@ def run(
     folder: Annotated[Path, typer.Argument(help="The project's folder.")] = Path("."),
     file: Annotated[
         Path | None,
-        typer.Option("--file", help="The file that the lines are for, where init would take another."),
+        typer.Option("--file", help="The file to add the lines to, if init would take another."),
     ] = None,
     write: Annotated[bool, typer.Option("--write", help="Write the lines into the file.")] = False,
 ) -> None:
@@ -94,7 +94,7 @@ def run(
     Exit code 0: printed, or written with --write. 2: there is no such folder or file, or no place for the lines.
     """
     if not folder.is_dir():
-        raise InvalidInput("FOLDER", str(folder), "a folder that is there")
+        raise InvalidInput("FOLDER", str(folder), "a folder that exists")
     found, programs = _declared(folder), list[SourceFile]()
     for path in _python_files(folder):
         if (source := read_file(path)) is None:
@@ -113,7 +113,7 @@ def run(
     if extras := ",".join(KNOWN[one].extra for one in found if KNOWN[one].extra):
         say(f"\ninstall: {install_line(extras)}   (./ragguard is the folder of the clone)")
     if not any(KNOWN[one].adapter for one in found):
-        say("found no LangChain, LangGraph, LlamaIndex or Haystack: these are the lines of plain code")
+        say("found no LangChain, LangGraph, LlamaIndex or Haystack: here are the lines for plain code")
     target = _target(folder, file, programs)
     engine = find_engine(set_later=target is not None and target.sets_environment)
     lines = lines_for(list(found), engine)
@@ -160,7 +160,7 @@ def find_engine(*, set_later: bool) -> EngineLine:
             return EngineLine(
                 "", f"  # scores if {NAMES} are set, else captures only", f"no scores yet: {error}"
             )
-        comment = f"  # captures only; leave engine=None out once {NAMES} are set"
+        comment = f"  # captures only; remove engine=None once {NAMES} are set"
         return EngineLine("engine=None", comment, f"no scores yet: {error}")
     # A password in an address stays in the environment, where RagGuard() finds it by itself.
     is_plain = without_secrets(choice.address) == choice.address
@@ -168,7 +168,7 @@ def find_engine(*, set_later: bool) -> EngineLine:
     try:
         cost = asyncio.run(cost_of_a_hop(choice.address))
     except RagguardError as error:
-        cost = f"it could not be asked what a hop costs ({error}); `ragguard doctor` says what is wrong"
+        cost = f"the cost of a hop could not be measured ({error}); `ragguard doctor` says what is wrong"
     return EngineLine(argument, "", f"scores by {without_secrets(choice.address)}: {cost}")
 
 
@@ -321,7 +321,7 @@ def _write(target: SourceFile | None, lines: Sequence[str]) -> None:
             "--write", "no one file", f"a file that imports a framework, by --file; or {by_hand}"
         )
     if taken := re.search(r"\b(rg|RagGuard)\b", target.text):
-        allowed = f"a file that does not use the name {taken[0]} otherwise; {by_hand}"
+        allowed = f"a file that does not use the name {taken[0]} for something else; {by_hand}"
         raise InvalidInput("--write", str(target.path), allowed)
     old = target.text.splitlines(keepends=True)
     end = "\r\n" if old and old[0].endswith("\r\n") else "\n"

@@ -33,7 +33,7 @@ _KEYS = "s: skip, q: save and end"
 
 def run(
     data: Annotated[str, typer.Argument(help="A store of scored runs.")],
-    by: Annotated[str, typer.Option(help="Your name, which each label keeps.")] = "",
+    by: Annotated[str, typer.Option(help="Your name; it is stored with each label.")] = "",
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The file of labels; what is in it is not asked again.")
     ] = Path("labels.jsonl"),
@@ -45,17 +45,19 @@ def run(
     page: Annotated[
         Path | None,
         typer.Option(
-            help="Write a page there that asks in a browser and saves the file of labels; ask nothing here."
+            help="Write a page that asks in a browser and saves the file of labels; ask nothing in the terminal."
         ),
     ] = None,
     people: Annotated[
         bool,
         typer.Option(
             "--people",
-            help="Write the thumbs and annotations of people that the store has from traces and feedback; ask nothing.",
+            help="Write the thumbs and annotations of people that the store has as labels; ask nothing.",
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(help="The seed of the draw; one seed for all who label the same.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="The seed of the draw; people who label the same items use one seed.")
+    ] = 0,
 ) -> None:
     """Label the passages or answers whose labels correct the judge's numbers most: one key each.
 

@@ -17,7 +17,8 @@ from ragguard.metrics.registry import by_level
 
 def run(
     names: Annotated[
-        list[str] | None, typer.Argument(help="The metrics to print; if none is named, four that decide.")
+        list[str] | None,
+        typer.Argument(help="The metrics to print; without a name, the four that decide a comparison."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Print every metric.")] = False,
 ) -> None:

@@ -46,9 +46,9 @@ def run(
     ],
     engine: EngineAddress = "auto",
     prompts: PromptSetName = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where they go: a run file without steps.")] = Path(
-        "questions.jsonl"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The file to write: a run file without steps.")
+    ] = Path("questions.jsonl"),
 ) -> None:
     """Write the sub-questions that reference reports answer, and their passages with grades.
 

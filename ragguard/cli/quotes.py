@@ -251,7 +251,7 @@ def ground(
         listing = ", ".join(f"“{name}”" for name in strangers)
         return Grounding(None, f"{listing} is in no passage that was retrieved")
     if question.wants(answer) is False:
-        return Grounding(None, "they hold nothing of the kind that is asked for")
+        return Grounding(None, "they have nothing of the kind that the question asks for")
     additions = (
         {stem(word) for word in content_words(answer)} - set(question.terms) - set(terms(question.text))
     )

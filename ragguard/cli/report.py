@@ -44,8 +44,12 @@ from ragguard.text.plain import counted
 
 def run(
     data: Annotated[str, typer.Argument(help="A store, or a folder of scored parts.")] = "ragguard.db",
-    html: Annotated[Path | None, typer.Option(help="Write one self-contained page there instead.")] = None,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write a table there instead, as CSV.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write one self-contained page to this file instead.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", help="Write a table to this file instead, as CSV.")
+    ] = None,
     figures: Annotated[
         Path | None,
         typer.Option(
@@ -63,7 +67,7 @@ def run(
         ),
     ] = None,
     following: Annotated[
-        bool, typer.Option("--follow", help="Show the latest runs again as they go on, until Ctrl-C.")
+        bool, typer.Option("--follow", help="Show the latest runs live, until Ctrl-C.")
     ] = False,
     cause: Annotated[
         str | None,
@@ -211,9 +215,7 @@ def _show_runs(runs: Iterable[Overview], most: int, causes: Mapping[str, str]) -
         console.print(about_selections(selections))
     if shadow:
         console.print(about_shadow(shadow))
-    console.print(
-        "One run with its hops: --run ID (any part that no other run has). A page: --html report.html"
-    )
+    console.print("One run with its hops: --run ID (any unique part of its id). A page: --html report.html")
 
 
 def _misleading(line: Mapping[str, Any], cause: str) -> str:

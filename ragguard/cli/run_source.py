@@ -24,7 +24,7 @@ RunFiles: TypeAlias = Annotated[
     typer.Argument(
         metavar="RUNS",
         help="Run files, CSV, JSON or Parquet with columns such as question, contexts, answer, reference; traces; "
-        "stores; phoenix://HOST/PROJECT or langfuse://HOST. - is the input, .gz is unpacked.",
+        "stores; phoenix://HOST/PROJECT or langfuse://HOST. - reads the standard input, .gz is unpacked.",
     ),
 ]
 ColumnMap: TypeAlias = Annotated[
@@ -32,18 +32,18 @@ ColumnMap: TypeAlias = Annotated[
     typer.Option(
         "--map",
         metavar="WHAT=COLUMN",
-        help="Of a table: the column that holds the question, contexts, answer, reference or id; may be repeated.",
+        help="For tables: the column that holds the question, contexts, answer, reference or id; may be repeated.",
     ),
 ]
 Separator: TypeAlias = Annotated[
-    str, typer.Option(help="Of a table: what stands between the contexts in one cell, such as '|'.")
+    str, typer.Option(help="For tables: what separates the contexts in one cell, such as '|'.")
 ]
 RetrievingTools: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--tool",
         metavar="NAME",
-        help="Of traces and trajectories: a tool whose results are passages, such as read_file; may be repeated.",
+        help="For traces and trajectories: a tool whose results are passages, such as read_file; may be repeated.",
     ),
 ]
 
@@ -150,6 +150,6 @@ def about_scored(runs: int, before: int, usage: Usage, place: str) -> str:
 def about_references(found: int, runs: int) -> str:
     """Returns the sentence about runs that --references does not know."""
     return (
-        f"{found:,} of {runs:,} runs found their references: --references has the others neither under their id nor "
-        "under their question, whatever its capitals and spaces"
+        f"{found:,} of {runs:,} runs have references: for the others, --references has neither their id nor their "
+        f"question (capitals and spaces do not matter)"
     )

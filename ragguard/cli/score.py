@@ -66,13 +66,15 @@ def run(
     scoring: ScoringOptions,
     store: Annotated[
         str | None,
-        typer.Option("--store", "-s", show_default=_STORE, help="Where runs and scores go; made if missing."),
+        typer.Option(
+            "--store", "-s", show_default=_STORE, help="The file for runs and scores; made if missing."
+        ),
     ] = None,
     references: Annotated[
         Path | None,
         typer.Option(
             help='Right answers, as lines of {"question" or "id": "...", "references": ["..."]}; capitals and '
-            "spaces of a question do not matter, and references that a run brings go first."
+            "spaces of a question do not matter, and references of the run itself go first."
         ),
     ] = None,
     columns: ColumnMap = None,
@@ -82,24 +84,29 @@ def run(
         str,
         typer.Option(
             metavar="TIME",
-            help="With phoenix:// or langfuse://: traces that began since 30m, 24h, 7d, or a date.",
+            help="With phoenix:// or langfuse://: traces that began in the last 30m, 24h or 7d, or since a date.",
         ),
     ] = "",
     write_back: Annotated[
         bool,
         typer.Option(
             "--write-back",
-            help="Scores go to where the traces are: phoenix://, langfuse://, or for files of traces the collector of "
+            help="Send the scores back to the traces: to phoenix://, langfuse://, or for files of traces to the "
+            "collector in "
             f"{_COLLECTOR}.",
         ),
     ] = False,
     concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Runs scored at once.")] = 8,
     max_tokens: Annotated[
-        int | None, typer.Option(min=0, help="The most tokens to spend of each engine.")
+        int | None, typer.Option(min=0, help="The most tokens that each engine may spend.")
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Say what it would ask and cost; only find out what the server can."),
+        typer.Option(
+            "--dry-run",
+            help="Print what it would ask and what that would cost; send only the few "
+            "requests that show what the server can.",
+        ),
     ] = False,
     out: Annotated[
         str | None,
@@ -173,7 +180,7 @@ def run(
                 tally = asyncio.run(_score(source, store, options, out, stops=scoring["scorers"] is None))
                 sentence = tally.sentence(store)
     except KeyboardInterrupt:
-        say(f"stopped; what is in {store} stays, and the same command goes on from there", error=True)
+        say(f"stopped; what is in {store} stays, and the same command continues from there", error=True)
         raise typer.Exit(130) from None
     if references is not None and source.referenced < source.seen:
         sentence += f"\n{about_references(source.referenced, source.seen)}"
@@ -322,12 +329,13 @@ def _plan_sentence(plan: Plan) -> str:
     ]
     for problem in plan.unreachable:
         lines.append(
-            "the requests are those of a server that answers many prompts and samples at once, such as vLLM; others "
-            f"take several times as many, and thinking models write more. Ask again when it can be reached: {problem}"
+            "the requests are counted for a server that answers many prompts and samples at once, such as vLLM; "
+            "others need several times as many, and thinking models write more. Try again when it can be reached: "
+            f"{problem}"
         )
     if ("entailer", "entail") in plan.calls:
         lines.append(
-            "how many answers are compared is known only from the answers: this assumes three different ones in a "
-            "context; answers that differ more take several times as many comparisons. Score a sample to know"
+            "how many answers have to be compared depends on the answers: this assumes three different ones in a "
+            "context, and more need several times as many comparisons. Score a sample to find out"
         )
     return "\n".join(lines)

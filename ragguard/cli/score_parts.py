@@ -63,8 +63,8 @@ def score_in_parts(inputs: Sequence[str], job: PartJob, executor: Executor) -> N
 
             carry_out(prepared, executor, on_part)
     except KeyboardInterrupt:
-        sentence = f"stopped; the parts that are complete stay in {job.folder}, and the same command goes on from there"
-        say(sentence, error=True)
+        stays = f"the parts that are complete stay in {job.folder}"
+        say(f"stopped; {stays}, and the same command continues from there", error=True)
         raise typer.Exit(130) from None
     except EngineError as error:
         say(f"ragguard score: {error}; what is complete stays in {job.folder}: run it again", error=True)

@@ -27,19 +27,21 @@ _HERE = ("127.0.0.1", "::1", "localhost")
 @takes_scoring_options
 def run(
     scoring: ScoringOptions,
-    store: Annotated[str, typer.Option("--store", "-s", help="Where runs and scores go.")] = "ragguard.db",
+    store: Annotated[
+        str, typer.Option("--store", "-s", help="The file for runs and scores.")
+    ] = "ragguard.db",
     host: Annotated[
-        str, typer.Option(help=f"The address to listen at. Any but this machine's own needs {TOKEN}.")
+        str, typer.Option(help=f"The address to listen at. Any address but this machine's own needs {TOKEN}.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any that is free.")] = 4318,
     settle: Annotated[
         float,
         typer.Option(
-            min=0, help="Seconds after a trace's latest span at which it is complete, if its root ended."
+            min=0, help="A trace whose root has ended is complete so many seconds after its latest span."
         ),
     ] = 5.0,
     quiet: Annotated[
-        float, typer.Option(min=0, help="Seconds without a span after which any trace is complete.")
+        float, typer.Option(min=0, help="Any trace is complete after so many seconds without a span.")
     ] = 60.0,
     tools: RetrievingTools = None,
     threshold: Annotated[

@@ -61,7 +61,7 @@ def run(
             "--engine", "-e", help="The model that answers and scores: auto, smol, a URL, gguf:FILE."
         ),
     ] = "auto",
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the store and the page go.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the store and the page.")] = Path(
         "try-out"
     ),
     against: Annotated[
@@ -270,7 +270,7 @@ class Trial:
         quotes = [*before, *map(_quoted, stated)]
         if evidence.fit is Fit.NONE:
             why = "".join(f": {lack}" for lack in lacks)
-            return TrialReply([f"Not there, as far as words tell{why}. The nearest sentence:", _quoted(best)])
+            return TrialReply([f"Not there, as far as words show{why}. The nearest sentence:", _quoted(best)])
         doubts = []
         if evidence.elsewhere:
             doubts.append(f"its passage does not have {_either(evidence.elsewhere)}")
@@ -286,7 +286,7 @@ class Trial:
             return TrialReply([nearest, *quotes])
         remark = [f"{lack[0].upper()}{lack[1:]}." for lack in lacks]
         if evidence.rivals and not is_poor:
-            said = f"{len(stated)} passages fit about equally and differ; which one holds is yours to say:"
+            said = f"{len(stated)} passages fit about equally and differ; you decide which one is right:"
             answer = " / ".join(sentence.text for sentence in stated)
             return TrialReply([said, *quotes, *remark], answer, [sentence.passage for sentence in stated])
         read = [*([first.passage] if first else []), best.passage] if self.reader.is_small else passages
@@ -295,7 +295,7 @@ class Trial:
         if (holder := grounding.sentence) and (not self.reader.is_small or holder.text == best.text):
             said = f"{answer}   ({self.reader.name}'s words, from this sentence)"
             return TrialReply([said, *before, _quoted(holder), *remark], answer, read, is_written=True)
-        unseen = f"{self.reader.name}'s own words are not shown: {grounding.why or 'they stand in another sentence'}."
+        unseen = f"{self.reader.name}'s own words are not shown: {grounding.why or 'they are in another sentence'}."
         if is_poor:
             return TrialReply([nearest, *quotes, unseen])
         return TrialReply(

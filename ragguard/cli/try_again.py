@@ -22,9 +22,7 @@ from ragguard.storage.sqlite.store import Store
 
 def run(
     data: Annotated[str, typer.Argument(help="A store.")],
-    run_id: Annotated[
-        str, typer.Argument(metavar="RUN", help="The run: its id, or a part that no other run has.")
-    ],
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The run, by its id or a unique part of it.")],
     engine: EngineAddress = "auto",
     prompts: PromptSetName = None,
     put_in: Annotated[

@@ -102,9 +102,9 @@ def say_better(before: Sequence[RunMeans], after: Sequence[RunMeans]) -> None:
     """Prints which of two ways to search was better; the second one is "after"."""
     for way, runs in (("first", before), ("second", after)):
         if not any(run.means for run in runs):
-            say(f"\nnot compared: of what the {way} way to search found, nothing could be scored")
+            say(f"\nnot compared: nothing that the {way} search found could be scored")
             return
     compared = compare(questions_of(before), questions_of(after))
-    say(f"\nsecond way to search against the first: {compared.verdict.sentence}")
+    say(f"\nsecond search against the first: {compared.verdict.sentence}")
     for change in compared.decisive:
         say(f"  {change.metric}: {change.before:z.3f} before, {change.after:z.3f} after")

@@ -33,14 +33,14 @@ from ragguard.storage.source import open_source
 
 def run(
     data: Annotated[str, typer.Argument(metavar="DATA", help="Runs with outcomes, or a folder of rankings.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="How much of a ranking is a context.")] = 10,
+    k: Annotated[int, typer.Option("-k", min=1, help="How many passages of a ranking make a context.")] = 10,
     engine: Annotated[
         list[str] | None,
         typer.Option(
             "--engine",
             "-e",
-            help=f"Judges, and answers if there is no outcome: {ADDRESSES}. Without one DATA's own numbers are all "
-            "there is. Given several times: readers that are compared, each by its own answers.",
+            help=f"The model that judges, and answers if there is no outcome: {ADDRESSES}. Without it only DATA's "
+            f"own numbers are used. Give it several times to compare readers, each by its own answers.",
         ),
     ] = None,
     judge: JudgeAddress = None,
@@ -61,8 +61,10 @@ def run(
         ),
     ] = None,
     labels: LabelFile = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the tables there as Markdown.")] = None,
-    as_json: Annotated[Path | None, typer.Option("--json", help="Write the tables there as JSON.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the tables to this file as Markdown.")] = None,
+    as_json: Annotated[
+        Path | None, typer.Option("--json", help="Write the tables to this file as JSON.")
+    ] = None,
 ) -> None:
     """Find out which metric predicts how good the answers are.
 

@@ -30,7 +30,7 @@ def fetch_model(
 
 
 def export_nano(
-    directory: Annotated[Path, typer.Argument(help="Where to write it; made if it is missing.")],
+    directory: Annotated[Path, typer.Argument(help="The folder to write to; made if missing.")],
 ) -> None:
     """Write nano as a checkpoint that transformers and vLLM load.
 

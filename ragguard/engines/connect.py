@@ -69,7 +69,7 @@ def connect(
         api_key: The key that a server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         timeout_s: How many seconds one HTTP request may take, or one call of an Engine of your own. None: 120 for a
             server, 600 for an engine of your own.
-        cache: A file that keeps answers between processes, in a folder that is there. None: answers are kept in memory
+        cache: A file that keeps answers between processes, in a folder that exists. None: answers are kept in memory
             only.
         budget: Limits for only this engine (`requests`, `tokens`, `money` with a `price`), or an Account that
             several engines share.
@@ -261,7 +261,7 @@ def choose(*, smol: bool = False) -> ChosenEngine:
         choice, why = ChosenEngine(found, ""), "the first model that a server of this machine lists"
     elif smol and smol_path():
         choice = ChosenEngine("smol")
-        why = "no server is named and none answers on this machine; a small model that often errs"
+        why = "no server is named and none answers on this machine, so this is a small model that is often wrong"
     else:
         missing = [name for name in OPENAI if not os.environ.get(name, "").strip()]
         half = f" ({missing[0]} is not set)" if len(missing) == 1 else ""

@@ -86,10 +86,10 @@ class ForeignCalls:
             self._loop, self._given_up = self._new_loop(), self._given_up + 1
             NOTICES.warn(
                 f"blocked {self._what}",
-                f"{why} and blocks its thread, which is given up, {self._given_up} so far. What to do: run what blocks "
-                "in `await asyncio.to_thread(...)`, with a time limit",
+                f"{why} and blocks its thread, which is abandoned, {self._given_up} so far. Run blocking code in "
+                f"`await asyncio.to_thread(...)`, with a time limit",
             )
-        return EngineTimeout(f"{why} and blocks its thread: the thread was given up")
+        return EngineTimeout(f"{why} and blocks its thread: the thread was abandoned")
 
 
 class ForeignEngine(Layer):

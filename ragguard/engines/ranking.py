@@ -22,8 +22,8 @@ from ragguard.runtime.limiter import in_parallel
 
 KIND = "rerank"
 NOTE = (
-    "a reranker's scores rank, and are no probabilities before `ragguard doctor ADDRESS --exam`, whose cases calibrate "
-    "them"
+    "a reranker's scores are no probabilities: run `ragguard doctor ADDRESS --exam`, which turns them into "
+    "probabilities"
 )
 Scores: TypeAlias = Callable[
     [str, Sequence[str], float | None], Coroutine[Any, Any, tuple[list[float], list[int], Usage]]
@@ -69,6 +69,5 @@ class Ranker:
 
     def _refusal(self) -> EngineRejected:
         return EngineRejected(
-            f"{self.name} judges the relevance of passages and nothing else: it reads, writes, grades and compares "
-            "nothing; the engine does"
+            f"{self.name} only judges the relevance of passages: the engine has to read, write, grade and compare"
         )

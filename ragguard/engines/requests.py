@@ -209,8 +209,8 @@ class ContinuationRequest(PromptRequest):
         verb = getattr(engine, "continuations", None)
         if verb is None:
             raise EngineRejected(
-                f"{type(engine).__name__} has no method `continuations`, so it cannot tell how probable a given text "
-                "is: use smol, hf:MODEL, or a vLLM server, or llama.cpp's"
+                f"{type(engine).__name__} has no method `continuations`, so it cannot give the probability of a "
+                f"text: use smol, hf:MODEL, or a vLLM server, or llama.cpp's"
             )
         prompts = [prompt.without_cuts() for prompt in self.prompts]
         rows = await verb(prompts, [[prompt.text] for prompt in self.prompts])

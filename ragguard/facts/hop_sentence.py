@@ -149,7 +149,7 @@ def _about_belief(run: RunWork, asked: Sequence[HopWork]) -> Iterable[str]:
         replaceable = (
             by_credit and len(raised) > 1 and all(hop.loss and not is_measurable(hop.loss) for hop in raised)
         )
-        but = f", though {run.words} stays without any single one of them" if replaceable else ""
+        but = f", though {run.words} stays if any single one of them is left out" if replaceable else ""
         yield f"{_did(raised, value, f'raised {run.words}{when}')}{but}"
     lowered = [hop for hop in moved if hop not in raised]
     if lowered:
@@ -191,8 +191,8 @@ def _has_both(run: RunWork) -> bool:
 
 def _about_contradiction(run: RunWork) -> str:
     return (
-        f"retrieval changed {run.words} by {run.sampled} in sampled answers and by {run.total} by likelihood, so that "
-        "no hop can be named"
+        f"retrieval changed {run.words} by {run.sampled} in sampled answers and by {run.total} by likelihood, so no "
+        f"hop can be named"
     )
 
 
@@ -200,9 +200,7 @@ def _about_nothing(run: RunWork, scored: Sequence[HopWork]) -> str:
     """Returns what can be said if no hop did anything measurable."""
     total = run.total
     if total is None:
-        return (
-            f"what the hops did to {run.words} together is not known; none did anything measurable by itself"
-        )
+        return f"what the hops did to {run.words} together is not known; none changed it measurably by itself"
     if not is_measurable(total):
         return f"no hop moved {run.words} measurably"
     did = "raised" if total.value > 0 else "lowered"

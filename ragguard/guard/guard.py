@@ -302,7 +302,7 @@ class DistractorGuard:
         try:
             await asyncio.wait({judging}, timeout=seconds_left(call.deadline))
             if judging.cancelled():
-                raise EngineProtocolError("the engine broke the call off")
+                raise EngineProtocolError("the engine cancelled the call")
             if judging.done():
                 judged = judging.result()
                 here.breaker.succeeded()

@@ -149,7 +149,7 @@ class Columns:
 
 
 _NOT_SPLIT = (
-    "cells of {name} that hold no list are one passage each, though some hold |, ; or an empty line; "
+    "cells of {name} without a list are one passage each, though some have |, ; or an empty line; "
     "--separator '|' splits them"
 )
 

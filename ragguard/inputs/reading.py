@@ -121,9 +121,9 @@ def _begun(path: str, lines: Iterable[Line]) -> Iterator[Line]:
         problem = waiting[0].problem
         assert problem is not None
         count = (
-            "its one line is no run"
+            "its only line could not be read as a run"
             if len(waiting) == 1
-            else f"none of its first {len(waiting)} lines is a run"
+            else f"none of its first {len(waiting)} lines could be read as a run"
         )
         raise InvalidInput(f"{path}: {count}; {_place(problem)}", problem.value, problem.allowed)
     yield from waiting

@@ -298,7 +298,8 @@ declare(
     ),
     Metric(
         "delta_likelihood_random", "Δ likelihood against random passages",
-        "The likelihood after a hop by itself, or after all hops, less that after as many passages of other questions.",
+        "The likelihood after a hop by itself, or after all hops, minus that after as many passages of other "
+        "questions.",
         range=(-1, 1), unit="probability", needs="passages of other questions (RandomBaseline)", source=SOURCE,
         levels=("step", "run"), function=likelihood,
     ),

@@ -154,7 +154,7 @@ declare(
     ),
     Metric(
         "semantic_entropy", "Semantic entropy",
-        "How many meanings the model wavers between; of n answers at most ln n, too low for many meanings.",
+        "How many meanings the sampled answers have; at most ln n for n answers, too low for many meanings.",
         range=(0, float("inf")), direction="lower", unit="nats", needs="sampled answers, entailment",
         source=f"{SOURCE}, eq. 5", levels=("step",), function=semantic_entropy,
     ),
@@ -172,9 +172,9 @@ declare(
     ),
     Metric(
         "delta_seper_selection", "ΔSePer of the selection",
-        "SePer after the step less SePer had the model got all candidates: the selection's price.", range=(-1, 1),
+        "SePer after the step minus SePer with all candidates: the cost of the selection.", range=(-1, 1),
         unit="probability",
-        needs="a step of which the model got something else than its candidates, and the beliefs with either",
+        needs="a step of which the model got other passages than its candidates, and both beliefs",
         source="ragguard, by the SePer of Dai et al. 2025", levels=("step",), function=attribution,
     ),
     Metric(
@@ -190,7 +190,7 @@ declare(
     ),
     Metric(
         "delta_semantic_entropy", "Gain in sureness",
-        "Semantic entropy before less after: positive where the step made the model surer, right or wrong.",
+        "Semantic entropy before minus after: positive if the step made the model surer, right or wrong.",
         range=(float("-inf"), float("inf")), unit="nats", needs="sampled answers before and after the step, entailment",
         source=SOURCE, levels=("step",), function=semantic_entropy,
     ),

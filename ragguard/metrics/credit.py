@@ -128,7 +128,7 @@ declare(
     ),
     Metric(
         "loss_without", "Lost without the hop",
-        "The belief after all hops less the belief after all hops but this one.", range=(-1, 1), unit="probability",
+        "The belief after all hops minus the belief after all hops except this one.", range=(-1, 1), unit="probability",
         needs="the beliefs after all hops and after all others", source="leave one out", levels=("step",),
         function=loss_without,
     ),
@@ -164,7 +164,7 @@ declare(
     ),
     Metric(
         "contribution", "Contribution of the passage",
-        "The likelihood of the answer after all that was read, less that after all but this passage.", range=(-1, 1),
+        "The likelihood of the answer after all passages read, minus that after all except this one.", range=(-1, 1),
         unit="probability", needs="the probabilities of given texts, an answer", source="leave one out",
         levels=("passage",), function=loss_without,
     ),

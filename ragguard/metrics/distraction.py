@@ -199,16 +199,17 @@ declare(
     ),
     Metric(
         "udcg", "UDCG",
-        "What the step's passages should do for the answer: gain less a third of the harm, over K places.",
+        "What the step's passages should do for the answer: gain minus a third of the harm, over K places; 0.42 at "
+        "worst, or 0.27 if a fit counts harm fully.",
         range=UDCG_RANGE,
         by_places=True, needs="the utilities of the step's passages", source=f"{SOURCE}, eq. 4", levels=("step",),
         function=udcg,
     ),
     Metric(
         "delta_udcg_selection", "UDCG of the selection",
-        "UDCG of what the model got less that of all candidates, both over the candidates' K.",
+        "UDCG of the passages that the model got minus UDCG of all candidates, both over the candidates' K.",
         range=(UDCG_RANGE[0] - UDCG_RANGE[1], UDCG_RANGE[1] - UDCG_RANGE[0]),
-        by_places=True, needs="the utilities of a step of which the model got something else than its candidates",
+        by_places=True, needs="the utilities of a step of which the model got other passages than its candidates",
         source="ragguard, by the UDCG of Trappolini et al. 2025", levels=("step",), function=udcg,
     ),
     Metric(

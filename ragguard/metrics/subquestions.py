@@ -295,8 +295,8 @@ declare(
     ),
     Metric(
         "delta_coverage_selection", "Coverage of the selection",
-        "Coverage after the step less coverage had the model got all candidates: the selection's price.", range=(-1, 1),
-        unit="share", needs="answerability ratings of a step of which the model got something else than its candidates",
+        "Coverage after the step minus coverage with all candidates: the cost of the selection.", range=(-1, 1),
+        unit="share", needs="answerability ratings of a step of which the model got other passages than its candidates",
         source="ragguard, by the coverage of Ju et al. 2025", levels=("step",), function=coverage,
     ),
     Metric(
@@ -306,13 +306,13 @@ declare(
     ),
     Metric(
         "alpha_ndcg", "Ranked coverage (α-nDCG)",
-        "How early the step answers what nothing before did; answered again counts half. May pass 1.",
+        "How early the step answers new sub-questions; answered again counts half. May exceed 1.",
         needs="answerability ratings in ranked order", source=f"{SOURCE}, eq. 4–5", levels=("step",),
         function=alpha_ndcg,
     ),
     Metric(
         "alpha_ndcg_total", "Ranked coverage of the run (α-nDCG)",
-        "How early the run's passages answer new sub-questions; answered again counts half. May pass 1.",
+        "How early the run's passages answer new sub-questions; answered again counts half. May exceed 1.",
         needs="answerability ratings in ranked order", source=f"{SOURCE}, eq. 4–5", levels=("run",),
         function=alpha_ndcg,
     ),

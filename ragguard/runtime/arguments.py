@@ -91,7 +91,7 @@ def check_output(argument: str, value: object) -> None:
     path = file_path(argument, value)
     folder = path.absolute().parent
     if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
-        raise InvalidInput(argument, str(path), "a file that can be written, in a folder that is there")
+        raise InvalidInput(argument, str(path), "a file that can be written, in a folder that exists")
 
 
 def references_of(value: object) -> list[str] | None:

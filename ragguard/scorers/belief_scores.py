@@ -19,7 +19,7 @@ from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.target import Target
 
 _OVER_CREDIT = (
-    "telling what each of so many hops is worth among all would take more contexts than may be read for it; raise "
+    "the credit of so many hops takes more contexts than are allowed for it; raise "
     "Belief(credit=...), or measure belief by likelihood, which is cheaper"
 )
 

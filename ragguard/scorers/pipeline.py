@@ -223,8 +223,9 @@ class ScoringPipeline:
         if self._language == ENGLISH and not (is_english(told) and is_english([*told, *texts])):
             NOTICES.once(
                 "language of texts",
-                f"run {run.id} is not in English, and only English phrases for “I don't know” are declared: an answer "
-                "that says so counts as an answer; give RagGuard(language=ragguard.metrics.Language(...)) with the "
+                f"run {run.id} is not in English, and only English phrases for “I don't know” are known: an answer "
+                f"that says so in another language counts as an answer; give "
+                f"RagGuard(language=ragguard.metrics.Language(...)) with the "
                 "phrases of yours",
             )
         # The judge knows the languages of its training; most small NLI models know only English.

@@ -59,8 +59,8 @@ def check_mass(mass: float, who: str, way_out: str) -> float:
     if mass < LEAST_MASS:
         shown, least = shown_apart(mass, LEAST_MASS)
         raise LowLabelMass(
-            f"{who} puts only {shown} on them (at least {least} is needed); {way_out}, or, where "
-            "the model thinks, switch its thinking off"
+            f"{who} puts only {shown} on them (at least {least} is needed); {way_out}, or, if the model thinks "
+            f"first, switch its thinking off"
         )
     return mass
 

@@ -135,11 +135,16 @@ def capture_failures(run: Run) -> list[Failure]:
         wrong += [passage.metadata[GRADE_ERROR] for passage in passages if GRADE_ERROR in passage.metadata]
         errors = [("InvalidInput", message) for message in wrong]
         if SPLIT_ERROR in facts:
-            what = f"what {step.tool or 'the tool'!r} returned could not be taken apart and is judged as one passage"
+            what = (
+                f"the output of {step.tool or 'the tool'!r} could not be split and is judged as one passage"
+            )
             errors.append(("SplitterFailed", f"{what}: {facts[SPLIT_ERROR]}"))
         if passages and (kept := passages[-1].metadata.get(CUT_PASSAGES)):
             errors.append(
-                ("CapExceeded", f"only {kept} are captured, and no number counts the others; record fewer")
+                (
+                    "CapExceeded",
+                    f"only {kept} are captured, and all numbers leave out the others; record fewer",
+                )
             )
         found += [Failure("capture", name, text, run_id=run.id, step_id=step.id) for name, text in errors]
     return found

@@ -132,7 +132,7 @@ class InfoGain:
         if items and all(errors):
             said = "; ".join(sorted({describe(error) for error in errors if error is not None}))
             incomplete = all(isinstance(error, InvalidInput) for error in errors)
-            raise HTTPException(400 if incomplete else 503, f"of no item the gain is known: {said}")
+            raise HTTPException(400 if incomplete else 503, f"no item has a known gain: {said}")
         details = [one if isinstance(one, dict) else None for one in found]
         return {
             "scores": [one and one["delta_seper"] for one in details],

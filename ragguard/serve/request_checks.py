@@ -39,7 +39,7 @@ _GUARDING = (
     (b"content-security-policy", b"frame-ancestors 'none'"),
 )
 """Headers of every reply: no page of another site may show this one in a frame, and no browser guess its type."""
-_OTHER_SITE = "a page of another site asks: only pages of this service and programs may"
+_OTHER_SITE = "the request is from a page of another site: only programs and pages of this service may ask"
 _NO_TOKEN = "a token is needed: authorization: Bearer RAGGUARD_TOKEN"
 LATER = {"retry-after": "5"}
 _ENDING = "the service ends: send the request again once it has started again"
@@ -65,7 +65,7 @@ async def body_of(request: Request) -> bytes:
         message = f"the body was not complete after {BODY_SECONDS:g} s; send it again, in smaller pieces"
         raise HTTPException(408, message, {"connection": "close"}) from error
     except ClientDisconnect as error:
-        raise HTTPException(499, "the client left before its body was complete") from error
+        raise HTTPException(499, "the client disconnected before its body was complete") from error
     body = b"".join(pieces)
     return await asyncio.to_thread(_unpacked, body) if encoding == "gzip" else body
 
@@ -96,7 +96,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise HTTPException(499, "the client left, so its work was given up")
+            raise HTTPException(499, "the client disconnected, so its request was cancelled")
         return working.result()
     finally:
         for task in (working, leaving):

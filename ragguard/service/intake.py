@@ -59,8 +59,8 @@ _RUNS_KEPT = 10_000
 _PAUSES = RetrySchedule(first=0.1, longest=5.0)
 """The pauses between two attempts at writing a batch."""
 _OUTAGE = (
-    "%s. What is captured waits in memory, at most %s bytes, and is tried again every few seconds; beyond that the "
-    "oldest is dropped, and what waits is lost if this process ends. Free the disk, "
+    "%s. Captured events wait in memory, at most %s bytes, and writing is tried again every few seconds; beyond "
+    "that the oldest events are dropped, and waiting events are lost if this process ends. Free the disk, "
     "or do what the error says"
 )
 
@@ -238,8 +238,8 @@ class Intake:
         self._store.count("events_unconfirmed")
         NOTICES.warn(
             "unconfirmed",
-            f"a step was not on the disk after {DISK_WAIT:g} s, or the disk takes nothing now; "
-            'durability="full" does not hold for what is captured now (counted)',
+            f"a step was not on the disk after {DISK_WAIT:g} s, or the disk cannot be written now; "
+            'durability="full" does not hold for events captured now (counted)',
         )
 
     def _lose(self, items: Sequence[QueueItem], why: str) -> None:
@@ -255,7 +255,7 @@ class Intake:
                 self._lost[run_id] = self._lost.get(run_id, 0) + 1
         if lost:
             self._store.count("events_lost", lost)
-            NOTICES.warn("lost", f"what is captured now is lost (and counted): {why}")
+            NOTICES.warn("lost", f"events captured now are lost (and counted): {why}")
 
     def _write_all(self) -> None:
         """Writes until the intake is closed and all is written."""
@@ -300,7 +300,7 @@ class Intake:
             rows = self._store.prepare(self._redactor.prepared(events, self._lost, self._store.count))
             changed = self._persist(rows, [job for job in jobs if job.awaits_disk])
             if changed is None:
-                self._lose(events, "the disk took nothing until the end")
+                self._lose(events, "the disk could not be written until the end")
             else:
                 kinds = Counter(map(type, events))
                 whole = sum(isinstance(event, WholeRun) for event in events)
@@ -329,7 +329,7 @@ class Intake:
                 self._queue.hurried = False
             else:
                 if failures:
-                    _log.warning("the disk takes what is captured again: what waited is written")
+                    _log.warning("the disk can be written again: the waiting events are stored")
                 return changed
 
     def _guarded(self, work: Callable[[], object]) -> None:

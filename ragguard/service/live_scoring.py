@@ -39,8 +39,8 @@ class LiveScoring:
         if not self._tools.pipeline.get().remembers:
             NOTICES.warn(
                 "live scoring without a cache",
-                "steps are not scored as they end, since the engine has no cache and would be asked the same again at "
-                "each step: give RagGuard an engine that `ragguard.connect` made, or one with the layer Cache, or say "
+                "steps are scored only at the end of a run, because the engine has no cache and would get the same "
+                "questions at each step: use an engine of `ragguard.connect`, or one with the layer Cache, or set "
                 "when='run'",
             )
             return

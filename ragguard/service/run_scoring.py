@@ -335,7 +335,7 @@ class RunScoring:
         """Keeps the latest causes; warns where an engine failed, each kind once a minute."""
         for failure in failures:
             cause = shorten(f"{failure.scorer}, {failure.error}: {failure.message}", _CAUSE_CHARACTERS)
-            goes_on = "it is tried again, and waits until then"
+            goes_on = "it will be tried again, and waits until then"
             if failure.will_retry:
                 self.cause_retrying = cause
             else:

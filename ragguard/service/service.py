@@ -54,8 +54,8 @@ _UNSCORED = "not everything is scored"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The state of all that was captured; true if all is scored, stored and delivered, or failed for good, and nothing
-    was dropped or lost."""
+    """The state of all captured runs; true if each is scored, stored and delivered, or failed and is not tried again,
+    and nothing was dropped or lost."""
 
     complete: bool
     captured: int = 0
@@ -138,30 +138,34 @@ class Report:
             (0 if self.sent_to else self.unscored, "kept without a score", ""),
             (self.delivered if self.sent_to else 0, sent, ""),
             (0 if self.sent_to or done else self.delivered, "of an earlier process", ""),
-            (self.failed, "with scores that failed for good", self.cause_failed),
+            (self.failed, "with scores that failed and are not tried again", self.cause_failed),
             (self.pending, "pending", "" if self.retrying else self.cause_pending),
-            (self.retrying, "of them failed for now and tried again", self.cause_pending),
+            (self.retrying, "of them failed and will be tried again", self.cause_pending),
             (self.open, "open", ""),
-            (self.dropped, "let go unscored, as more waited than queue_size allows without a store", ""),
+            (
+                self.dropped,
+                "dropped without scores, because more waited than queue_size allows without a store",
+                "",
+            ),
             (self.lost, "events or runs lost", ""),
             (self.late, "retrievals or answers came after the end of their runs and are not recorded", ""),
             (self.cut_short, cut_short, ""),
             (self.delivering, f"{kind} not yet delivered", ""),
-            (self.unsampled, "not captured, as sample_rate wants it", ""),
+            (self.unsampled, "not captured, because of sample_rate", ""),
         ):
             if number:
                 yield f"{number:,} {what}{f' ({cause})' if cause else ''}"
         if self.degraded:
-            yield "the disk takes nothing now, and what was captured waits in memory"
+            yield "the disk cannot be written now, so captured events wait in memory"
         yield from self.undelivered
         lost = self.lost or self.late or self.undelivered
         if not (self.complete or self.captured or self.pending or self.open or self.delivering or lost):
             yield (
-                "what was captured waits for the thread that writes: for the disk, or for a `__str__`, a splitter or a "
-                "redaction of yours that takes long"
+                "captured events wait for the thread that writes: for the disk, or for a slow `__str__`, splitter "
+                "or redaction of yours"
             )
         elif self._verdict() == _UNSCORED and not (self.pending or self.dropped):
-            yield "how much is left was not known in time"
+            yield "the number that is left was not known in time"
         if self.no_capture_reason:
             yield self.no_capture_reason
 
@@ -315,9 +319,9 @@ class Service:
             self._complete_at_end = report.complete
         forget(self)
         if not report:
-            kept = "there is no store, and what is not done is lost"
+            kept = "there is no store, so unfinished work is lost"
             if self.store.path is not None:
-                kept = f"what is not done is in {self.store.path} and goes on when it is opened again"
+                kept = f"unfinished work is in {self.store.path} and continues when it is opened again"
             _log.warning("closed, but %s; %s", report, kept)
         return report
 

@@ -111,7 +111,7 @@ def run_of_part(part: str, ids: Sequence[str]) -> str:
     latest = f"the latest are {', '.join(reversed(ids[-_NAMED:])) or 'none'}"
     several = f"it fits {', '.join(meant[:_NAMED])} and others" if meant else latest
     allowed = (
-        "the id of a run, the id that the application gave it, or any part of an id that no other run has; "
+        "the id of a run, the id that the application gave it, or any unique part of an id; "
         f"{several}, and `ragguard report` lists all with their questions"
     )
     raise UnknownName("--run", part, allowed)

@@ -63,7 +63,7 @@ def read_folder(folder: Path) -> Texts:
     Hidden files and folders are passed over. A file that is no UTF-8 text or too long is noted with the reason.
     """
     if not folder.is_dir():
-        raise InvalidInput("FOLDER", str(folder), "a folder that is there")
+        raise InvalidInput("FOLDER", str(folder), "a folder that exists")
     texts = Texts()
     for path in _files(folder):
         name = path.relative_to(folder).as_posix()

@@ -30,9 +30,9 @@ _MOST_NAMED = 100
 """The most lines that cannot be read that are named."""
 _KINDS_NAMED = 8
 _NO_RETRIEVAL = (
-    "a trace holds no retrieval of a known kind, so that it is no run; the spans of such traces: {kinds}. A "
-    "retriever's or a search tool's span has to hold what was found, as text or JSON; --tool NAME (tools=[NAME]) takes "
-    "whatever a tool gave, such as the file that a coding agent read"
+    "a trace has no retrieval that ragguard recognises, so it is skipped; the spans of such traces: {kinds}. A "
+    "retriever's or a search tool's span must have its results, as text or JSON; with --tool NAME (tools=[NAME]) "
+    "every result of a tool is a passage, such as the file that a coding agent read"
 )
 _AT_ONCE = 1000
 """How many spans are kept in one transaction."""

@@ -205,9 +205,9 @@ async def test_with_references_the_engine_says_how_right_each_step_was():
         assert (found.runs, found.skipped, found.loss) == (12, 1, 0.0)
         with pytest.raises(CalibrationError, match="at least 49"):
             await rg.advice.acalibrate(runs)
-        with pytest.raises(InvalidInput, match="one number a turn"):
+        with pytest.raises(InvalidInput, match="one number for each turn"):
             await rg.advice.acalibrate([KnownOutcome(runs[0], [1, 1, 1])] * 12, max_loss=0.1)
-        with pytest.raises(InvalidInput, match="correct: got 0; allowed: one number a turn"):
+        with pytest.raises(InvalidInput, match="correct: got 0; allowed: one number for each turn"):
             await rg.advice.acalibrate([KnownOutcome(runs[0], [])] * 12, max_loss=0.1)
 
 

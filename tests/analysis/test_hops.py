@@ -205,7 +205,7 @@ def test_a_hop_whose_delivery_is_unknown_says_that_all_candidates_count():
     unknown = replace(known, id="b", index=1, query="two", metadata={"ragguard.delivered": "unknown"})
     lines = shown(Run("r", "who?", steps=[known, unknown]), [])
     before, after = lines.split("hop 2")
-    said = "what the model read is unknown: all 2 candidates are counted"
+    said = "what the model read is unknown: all 2 candidates count as read"
     assert (said in before, said in after) == (False, True)
 
 

@@ -52,7 +52,7 @@ def test_a_query_and_an_error_of_another_type_are_recorded_and_said(recorder, ca
         run.failed("b", 404)
     assert [(step.query, step.error) for step in captured.run.steps] == [("", ""), ("b", "404")]
     assert [one.getMessage() for one in caplog.records if one.name == "ragguard"] == [
-        "query: got int; allowed: a string. The step has no query, and the run's question counts",
+        "query: got int; allowed: a string. The step has no query; the run's question is used instead",
     ]
 
 
@@ -118,7 +118,7 @@ def test_a_handle_is_entered_once(recorder):
     run = RunHandle(recorder, "q")
     with run:
         pass
-    with pytest.raises(Closed, match="already entered"), run:
+    with pytest.raises(Closed, match="already used in a `with`"), run:
         pass
 
 

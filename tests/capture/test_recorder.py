@@ -317,7 +317,7 @@ def test_a_retrieval_an_error_and_an_answer_are_counted_and_said_once(rg, caplog
     report = rg.flush(30)
     assert (bool(report), report.late, report.lost) == (False, 3, 0)
     assert "3 retrievals or answers came after the end of their runs and are not recorded" in str(report)
-    assert caplog.text.count("is not open, so a retrieval that came now is not recorded") == 1
+    assert caplog.text.count("is not open, so a retrieval is not recorded") == 1
     assert f"rg.run(resume={run.id!r})" in caplog.text
     (stored,) = rg.runs()
     assert (len(stored.steps), stored.answer) == (1, None)

@@ -160,4 +160,4 @@ def test_json_without_passages_is_one_and_that_is_said(caplog):
     assert [one.text for one in passages_in_text('{"rows": [{"sky": "grey"}]}')] == [
         '{"rows": [{"sky": "grey"}]}'
     ]
-    assert "JSON in which no passages are found" in caplog.text
+    assert "JSON without passages that ragguard recognises" in caplog.text

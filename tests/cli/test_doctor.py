@@ -64,7 +64,7 @@ def test_part_that_fails_loses_no_other_part():
         result = doctor(url, code=1)
     for part in ("samples     failed: Engine", "no samples today", "exact: the first token", "a second"):
         assert part in result.stdout
-    assert result.stdout.splitlines()[-1] == "not ready: mend what failed above"
+    assert result.stdout.splitlines()[-1] == "not ready: fix what failed above"
 
 
 def test_lines_come_before_the_slow_parts_are_done():

@@ -145,7 +145,7 @@ def test_engine_that_is_there_is_written_with_what_a_hop_costs(make, monkeypatch
 
 
 @pytest.mark.parametrize(("head", "line"), [
-    ("", "rg = RagGuard(engine=None)  # captures only; leave engine=None out once OPENAI_BASE_URL"),
+    ("", "rg = RagGuard(engine=None)  # captures only; remove engine=None once OPENAI_BASE_URL"),
     ("import os\nos.environ['A'] = 'b'\n", "rg = RagGuard()  # scores if OPENAI_BASE_URL, OPENAI_API_KEY"),
 ])  # fmt: skip
 def test_without_an_engine_the_lines_capture_only_and_say_so(make, head, line):
@@ -159,7 +159,7 @@ def test_engine_that_does_not_answer_is_said_and_no_password_is_written(make, mo
     folder = make(app_dot_py="import langchain\n")
     monkeypatch.setenv("RAGGUARD_ENGINE", "http://me:secret-of-mine@127.0.0.1:9/v1")
     done = init("--write")
-    assert "it could not be asked what a hop costs" in done.output
+    assert "the cost of a hop could not be measured" in done.output
     assert "secret-of-mine" not in done.output + (folder / "app.py").read_text()
 
 

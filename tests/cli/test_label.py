@@ -179,7 +179,7 @@ def test_labels_that_cannot_be_read_are_one_sentence_before_anything_is_shown(sh
 
 def test_options_without_effect_and_paths_that_cannot_be_written_are_refused(sheet):
     folder, _ = sheet
-    store, labels, here = folder / "a.db", folder / "labels.jsonl", "a folder that is there"
+    store, labels, here = folder / "a.db", folder / "labels.jsonl", "a folder that exists"
     for words, told in (
         (("report", store, "--html", folder), here),
         (("label", store, "--page", folder), here),

@@ -262,7 +262,7 @@ def test_an_interrupt_ends_it_and_the_same_command_goes_on(engine, here):
     stopped.send_signal(signal.SIGINT)
     _, said = stopped.communicate(timeout=60)
     assert stopped.returncode == 130, said
-    assert "the same command goes on from there" in said
+    assert "the same command continues from there" in said
     score("runs.jsonl", *UTILITY, code=0)
     store = StoreReader("ragguard.db")
     assert all(store.scores(run.id) for run in runs)
@@ -301,7 +301,7 @@ def test_a_question_with_references_is_found_whatever_its_capitals_and_spaces(en
     line = {"question": f" {run.question.upper()}  ", "references": ["Ada Berg"]}
     (here / "refs.jsonl").write_text(json.dumps(line))
     done = score("runs.jsonl", *UTILITY, "--references", "refs.jsonl", "--dry-run", *on, code=0)
-    assert "found their references" not in done.output
+    assert "runs have references" not in done.output
 
 
 @pytest.mark.parametrize(
@@ -325,9 +325,9 @@ def test_runs_without_references_in_the_file_are_said(engine, here):
     (here / "refs.jsonl").write_text(json.dumps({"question": "Another?", "references": ["x"]}))
     write_runs((replace(a_run(f"r{number}"), references=None) for number in range(3)), "runs.jsonl")
     done = score("runs.jsonl", *UTILITY, "--references", "refs.jsonl", code=0)
-    assert "0 of 3 runs found their references: --references has the others neither" in done.output
+    assert "0 of 3 runs have references: for the others, --references has neither" in done.output
     (here / "refs.jsonl").write_text(json.dumps({"id": "r1", "references": ["x"]}))
-    assert "1 of 3 runs found their references" in score(
+    assert "1 of 3 runs have references" in score(
         "runs.jsonl", *UTILITY, "--references", "refs.jsonl", "--store", "b.db"
     ).output.replace("\n", " ")
 

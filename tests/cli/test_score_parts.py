@@ -155,7 +155,7 @@ class Broken:
         (
             KeyboardInterrupt(),
             130,
-            "stopped; the parts that are complete stay in {out}, and the same command goes on",
+            "stopped; the parts that are complete stay in {out}, and the same command continues",
         ),
         (StoreError("the disk is full"), 2, "ragguard score: the disk is full"),
     ],

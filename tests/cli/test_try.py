@@ -100,7 +100,7 @@ def test_words_that_no_passage_has_are_named(texts):
     output, _ = tried(texts, "When was Upper Rossbach flooded?", "Pourquoi?")
     assert "1 not read, no UTF-8 text: latin.md" in output
     assert (
-        "Not there, as far as words tell: no passage that was retrieved has “Rossbach” or “flooded”."
+        "Not there, as far as words show: no passage that was retrieved has “Rossbach” or “flooded”."
         in output
     )
     assert "Not found: no passage has a word of this question." in output
@@ -186,7 +186,7 @@ def test_stopped_command_leaves_what_is_done(texts, monkeypatch):
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["missing", "What?"], "a folder that is there"),
+    (["missing", "What?"], "a folder that exists"),
     ([".", " "], "a text that is not empty"),
 ])  # fmt: skip
 def test_bad_input_is_one_sentence(tmp_path, monkeypatch, arguments, said):
@@ -202,7 +202,7 @@ def test_smol_that_was_not_fetched_is_named_with_the_ways_to_get_it(texts, monke
 
 def test_other_wording_is_compared_on_the_same_question(texts):
     output, out = tried(texts, QUESTION, "--against", "Where is Upper Dunness?")
-    assert "second way to search against the first: " in output
+    assert "second search against the first: " in output
     runs = [one.run for one in read_scored(out / "ragguard.db")]
     assert [run.question for run in runs] == [QUESTION, QUESTION]
     assert {run.steps[0].query for run in runs} == {QUESTION, "Where is Upper Dunness?"}

@@ -80,7 +80,7 @@ def test_contexts_that_an_engine_cannot_read_are_counted(tmp_path):
         (("DATA", "--engine", "ftp://x"), "ftp"),
         (("DATA", "--engine", "nano", "--scorers", "utilty"), "utilty"),
         (("DATA", "--engine", "nano", "--metric", "udgc"), "one of"),
-        (("DATA", "--engine", "nano", "--markdown", "/no/such/folder/x.md"), "a folder that is there"),
+        (("DATA", "--engine", "nano", "--markdown", "/no/such/folder/x.md"), "a folder that exists"),
         (("exam", "--entailers", "words", "--engine", "nano"), "nothing beside --engine"),
         (
             ("DATA", "--engine", "nano", "--engine", "smol", "--metric", "udcg"),

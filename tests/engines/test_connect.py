@@ -153,6 +153,6 @@ def test_client_without_time_is_refused():
 
 def test_a_cache_whose_folder_is_not_there_is_refused(tmp_path):
     for path in (tmp_path / "no" / "such" / "x.db", tmp_path):
-        with pytest.raises(InvalidInput, match=r"cache: got .*in a folder that is there"):
+        with pytest.raises(InvalidInput, match=r"cache: got .*in a folder that exists"):
             connect("nano", cache=path)
     assert not (tmp_path / "no").exists()

@@ -65,10 +65,10 @@ async def test_foreign_call_that_blocks_for_ever_costs_its_thread_and_the_next_c
     async def block():
         release.wait(60)
 
-    with pytest.raises(EngineTimeout, match="blocks its thread: the thread was given up"):
+    with pytest.raises(EngineTimeout, match="blocks its thread: the thread was abandoned"):
         await calls.result(block)
     assert await calls.result(lambda: asyncio.sleep(0, "next")) == "next"
-    assert "given up, 1 so far" in caplog.text
+    assert "abandoned, 1 so far" in caplog.text
     release.set()
 
 
@@ -142,4 +142,4 @@ def test_scoring_goes_on_after_a_call_of_the_engine_that_never_returned(tmp_path
                 run.answered("Ada")
         report = rg.flush(timeout=20)
         assert report.scored >= 2, report
-    assert "blocks its thread, which is given up" in caplog.text
+    assert "blocks its thread, which is abandoned" in caplog.text

@@ -41,8 +41,8 @@ def hop(number, worth=None, loss=None, added=None, led_by=(), **more):
         ([hop(1, 0.62, 0.62)], 0.62, "Hop 1 raised the belief (+0.62 ± 0.05)."),
         (
             [hop(1, 0.31, 0.0), hop(2, 0.31, 0.01)], 0.62,
-            "Hops 1 (+0.31 ± 0.05) and 2 (+0.31 ± 0.05) raised the belief, though the belief stays without any single "
-            "one of them.",
+            "Hops 1 (+0.31 ± 0.05) and 2 (+0.31 ± 0.05) raised the belief, though the belief stays if any single "
+            "one of them is left out.",
         ),
         (
             [hop(1, 0.6, 0.6), hop(2, -0.3, -0.3)], 0.3,
@@ -55,7 +55,7 @@ def hop(number, worth=None, loss=None, added=None, led_by=(), **more):
         ),
         (
             [hop(1, 0.0), hop(2, 0.0)], None,
-            "What the hops did to the belief together is not known; none did anything measurable by itself.",
+            "What the hops did to the belief together is not known; none changed it measurably by itself.",
         ),
         ([hop(1, added=0.0), hop(2, added=0.9)], 0.9,
          "Hop 2 raised the belief when it came (+0.90 ± 0.05); hop 1 added nothing measurable."),
@@ -162,8 +162,8 @@ def test_a_clear_change_of_the_answers_that_the_likelihood_denies_is_said(likeli
     one = gain(likelier, None)
     run = RunWork([HopWork(1, worth=one, loss=one, added=sampled)], one, sampled=sampled)
     assert hop_sentence(run) == (
-        f"Retrieval changed the belief by {sampled} in sampled answers and by {one} by likelihood, so that no hop can "
-        "be named."
+        f"Retrieval changed the belief by {sampled} in sampled answers and by {one} by likelihood, so no hop can be "
+        f"named."
     )
 
 
@@ -227,7 +227,7 @@ def test_every_claim_is_true_of_the_numbers(run):
         else:
             assert (
                 clause.startswith(
-                    ("what the hops did", "none did", "the numbers do not say which", "retrieval")
+                    ("what the hops did", "none changed", "the numbers do not say which", "retrieval")
                 )
                 or "more queries" in clause
             )

@@ -77,7 +77,7 @@ def test_plain_guard_before_its_retrieval_is_reported_is_the_guard_of_that_step(
     assert [one.text for one in step.passages] == [HELPS]
     assert [drop.position for drop in step.decision.dropped] == [1]
     assert checked_run(run.record())
-    assert "is kept with no retrieval" not in caplog.text
+    assert "belongs to no recorded retrieval" not in caplog.text
 
 
 def test_plain_guard_whose_retrieval_is_never_reported_is_said_once_with_the_way_out(caplog):
@@ -88,5 +88,5 @@ def test_plain_guard_whose_retrieval_is_never_reported_is_said_once_with_the_way
         guard.prune("who", [MISLEADS, HELPS])
         run.retrieved("who", [OTHER])
     assert run.steps[0].decision is None
-    (said,) = [text for text in caplog.messages if "is kept with no retrieval" in text]
-    assert "Report the retrieval first" in said
+    (said,) = [text for text in caplog.messages if "belongs to no recorded retrieval" in text]
+    assert "Record the retrieval first" in said

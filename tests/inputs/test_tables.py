@@ -163,10 +163,11 @@ def test_a_table_becomes_run_lines(tmp_path):
         ("Q,ctx\nWho?,\"['a', 'b']\"\n", "score FILE.csv --map question=Q --map contexts=ctx"),
         ("question,answer\nWho?,Ada\n", "columns for contexts, under names such as contexts, or: .*--map contexts=CON"),
         ("question,contexts,question\na,b,c\n", "column: got 'question'; allowed: a name that only one column has"),
-        ("question,contexts\n,a\n,b\n", "none of its first 2 lines is a run; line 2, question: got ''"),
+        ("question,contexts\n,a\n,b\n", "none of its first 2 lines could be read as a run; line 2, question: got ''"),
         ("question,contexts\n\xe4,a\n".encode("latin-1"), "iconv -f WINDOWS-1252"),
         ('question,contexts\n"Who?,a\n', "a quote inside quotes is doubled"),
-        ("question,contexts\nWho?\n", "its one line is no run; line 2, cells: got 1; allowed: 2, as in the first line"),
+        ("question,contexts\nWho?\n", "its only line could not be read as a run; line 2, cells: got 1; allowed: 2, "
+        "as in the first line"),
         ("what is this\n", "a run file, traces or a trajectory in JSON, a store, or a table"),
         (b"\x89PNG\r\n\x1a\n\0\0", "a run file, traces or a trajectory in JSON, a store, or a table"),
         ("question,contexts\nWho?,a\n".encode("utf-16"), "this is UTF-16, and `iconv -f UTF-16 -t UTF-8 FILE > NEW`"),

@@ -97,8 +97,8 @@ def test_a_key_that_is_not_there_is_warned_about(captured, rg, caplog):
     with caplog.at_level(logging.WARNING):
         config = {"callbacks": [RagGuardCallback(rg, answer="verdikt")]}
         graph().invoke({"topic": QUESTION}, config)
-    assert "answer='verdikt' is not in what the pipeline was given or gives" in caplog.text
-    assert "There: draft, found, topic, verdict" in caplog.text
+    assert "answer='verdikt' is no field of the pipeline's input or output" in caplog.text
+    assert "It has: draft, found, topic, verdict" in caplog.text
 
 
 def chain(answer=ANSWER):

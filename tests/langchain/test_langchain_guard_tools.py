@@ -117,7 +117,7 @@ async def test_an_artifact_that_is_no_document_is_said(caplog):
         return "three hits", {"hits": 3}
 
     await results([search])
-    assert "its artifact is no documents" in not_understood(caplog)[0]
+    assert "its artifact has no documents" in not_understood(caplog)[0]
 
 
 async def test_nothing_is_said_of_what_is_clear(caplog):

@@ -322,7 +322,7 @@ def test_splitter_that_finds_nothing_leaves_the_whole_text_and_says_so(captured,
     config = {"callbacks": [RagGuardCallback(rg, tools={"search": lambda text: []})]}
     create_agent(says(call("search", query="firm"), "Ada Berg"), [search]).invoke(asked(), config)
     assert [one.text for one in captured.run.steps[0].candidates] == [OSLO]
-    assert "made no passage" in caplog.text
+    assert "found no passage" in caplog.text
 
 
 def test_a_ragguard_as_a_callback_says_what_to_pass():

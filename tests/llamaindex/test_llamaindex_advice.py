@@ -112,7 +112,7 @@ async def test_an_agent_without_a_sampled_run_keeps_to_its_hops_and_says_so_once
             assert str(await agent(model, max_hops=3).run(user_msg=CASE.question)) == ANSWER
             assert model.next == 3
         uninstrument()
-    assert caplog.text.count("was not sampled" if captured else "outside of any captured run") == 1
+    assert caplog.text.count("was not sampled" if captured else "outside of a captured run") == 1
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
@@ -122,7 +122,7 @@ async def test_the_loop_goes_on_where_the_engine_does_not(trouble, caplog):
         built = agent(Searching("a", "b", "c"), budget_ms=budget_ms)
         assert str(await built.run(user_msg=CASE.question)) == ANSWER
         assert queries(rg) == [["a", "b", "c"]]
-        assert caplog.text.count("its loop goes on") == 1
+        assert caplog.text.count("goes on searching") == 1
         uninstrument()
 
 
@@ -138,7 +138,7 @@ async def test_a_model_that_searches_without_a_tool_is_stopped_all_the_same(rg, 
     assert queries(rg) == [["x"]]
     memory = await ctx.store.get("memory")
     assert [len(one.blocks) for one in await memory.aget()][-1] == 1
-    assert caplog.text.count("although it was offered none") == 1
+    assert caplog.text.count("in which it could only answer") == 1
 
 
 async def test_tools_that_do_not_search_stay_as_they_are(rg):

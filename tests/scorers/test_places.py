@@ -202,7 +202,7 @@ async def test_a_step_of_which_passages_were_not_captured_says_so_as_a_failure_a
         ("utility", "CapExceeded", "2 of the first 3 of 9 passages"),
         (
             "capture", "CapExceeded",
-            "only the first 3 of 9 passages are captured, and no number counts the others; record fewer",
+            "only the first 3 of 9 passages are captured, and all numbers leave out the others; record fewer",
         ),
     ]  # fmt: skip
 

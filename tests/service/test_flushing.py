@@ -47,10 +47,11 @@ def rejecting(label_probs):
     [
         (Report(True, captured=2, scored=2), "everything is scored and stored: 2 scored"),
         (Report(True, captured=3, scored=2, failed=1, open=1, cause_failed="utility: no"),
-         "done, but not everything could be scored: 2 scored; 1 with scores that failed for good (utility: no); "
+         "done, but not everything could be scored: 2 scored; 1 with scores that failed and are not tried again "
+         "(utility: no); "
          "1 open"),
         (Report(False, captured=3, scored=1, pending=2, retrying=1, cause_pending="away"),
-         "not everything is scored: 1 scored; 2 pending; 1 of them failed for now and tried again (away)"),
+         "not everything is scored: 1 scored; 2 pending; 1 of them failed and will be tried again (away)"),
         (Report(False, captured=1, scored=1, undelivered=("1 scored runs to PhoenixSink not delivered (down)",)),
          "not everything was delivered: 1 scored; 1 scored runs to PhoenixSink not delivered (down)"),
         (Report(False, captured=2, scored=2, delivering=2),
@@ -59,15 +60,15 @@ def rejecting(label_probs):
          "everything is delivered: 2 sent to http://gpu:4318, which scores them"),
         (Report(False, captured=1, scored=1, lost=2), "not everything is stored: 1 scored; 2 events or runs lost"),
         (Report(False, captured=9, scored=2, dropped=7),
-         "not everything is scored: 2 scored; 7 let go unscored, as more waited than queue_size "
-         "allows without a store"),
+         "not everything is scored: 2 scored; 7 dropped without scores, because more waited than queue_size allows "
+         "without a store"),
         (Report(True, captured=2, unscored=2), "everything is stored: 2 kept without a score"),
-        (Report(True, unsampled=4), "nothing was captured by this RagGuard: 4 not captured, as sample_rate wants it"),
+        (Report(True, unsampled=4), "nothing was captured by this RagGuard: 4 not captured, because of sample_rate"),
         (Report(True, open=1), "no run has ended: 1 open"),
-        (Report(False, captured=1), "not everything is scored: how much is left was not known in time"),
+        (Report(False, captured=1), "not everything is scored: the number that is left was not known in time"),
         (Report(False),
-         "not everything is scored: what was captured waits for the thread that writes: for the disk, or for a "
-         "`__str__`, a splitter or a redaction of yours that takes long"),
+         "not everything is scored: captured events wait for the thread that writes: for the disk, or for a slow "
+         "`__str__`, splitter or redaction of yours"),
     ],
 )  # fmt: skip
 def test_each_outcome_reads_as_a_sentence(report, sentence):
@@ -84,7 +85,8 @@ def test_report_names_and_warns_of_the_cause_of_a_final_failure(make, caplog):
     assert report, "nothing more can come of it"
     assert report.failed == 5
     assert str(report).startswith(
-        "done, but not everything could be scored: 5 with scores that failed for good (utility, EngineRej"
+        "done, but not everything could be scored: 5 with scores that failed and are not tried again (utility, "
+        "EngineRej"
     )
     warned = [one for one in caplog.records if "could not be scored" in one.getMessage()]
     assert len(warned) == 1, "five runs and one cause are one warning"

@@ -258,7 +258,7 @@ def test_close_without_any_time_still_says_what_is_left(make, tmp_path, caplog, 
     assert not report
     assert (report.captured, report.pending) == (3, 3)
     assert "nothing was captured" not in str(report)
-    assert ("there is no store, and what is not done is lost" in caplog.text) == (path is None)
+    assert ("there is no store, so unfinished work is lost" in caplog.text) == (path is None)
 
 
 async def test_scoring_after_the_end_says_so(make):

@@ -222,5 +222,5 @@ async def test_the_sink_appends_whole_runs(tmp_path):
     await sink.submit(ScoredRun(a_run("empty")))
     await sink.aclose()
     assert [one.run.id for one in read_scored(tmp_path / "scores.jsonl")] == ["r1", "r2"]
-    with pytest.raises(InvalidInput, match="in a folder that is there"):
+    with pytest.raises(InvalidInput, match="in a folder that exists"):
         JsonlSink(tmp_path / "none" / "scores.jsonl")

@@ -252,8 +252,8 @@ class DecisionModel:
             return await self.reader.answer(request)
         if not isinstance(request, LabelRequest) or len(request.labels) == 1:
             raise EngineRejected(
-                f"{self.info.model} at {self.info.location} answers typed questions and neither writes nor abstains, "
-                "and cannot tell how probable a given text is: give it as `judge=`, and a model that reads as the "
+                f"{self.info.model} at {self.info.location} only answers typed questions: it cannot write, abstain, "
+                f"or give the probability of a text: give it as `judge=`, and a model that reads as the "
                 "engine"
             )
 
@@ -354,8 +354,8 @@ async def with_decisions(reader: ChatModel, client: HttpClient, served: ServedMo
         return reader
     form = judge.info.fingerprint.split("/")[1]
     said = (
-        f"{base} answers typed questions, too: it judges by these ({form}), all questions about a passage in one "
-        f"request; `labels:{base}` judges by labels"
+        f"{base} answers typed questions, too, so it is asked for judgements in that form ({form}), all about a "
+        f"passage in one request; `labels:{base}` asks for labels instead"
     )
     NOTICES.once(f"typed questions of {base}", said)
     both = replace(

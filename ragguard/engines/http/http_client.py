@@ -290,8 +290,8 @@ def notice_other_model(client: HttpClient, asked: str, answering: Any) -> None:
     if one not in other and other not in one:
         NOTICES.once(
             f"{answering} answers for {asked} at {client.address.base}",
-            f"{client.address.base} was asked for {asked} and says that {answering} answers: scores are kept under "
-            f"{asked}; name the model that is meant, as {client.address.base}#{answering}",
+            f"{client.address.base} was asked for {asked}, but {answering} answers: scores are stored under "
+            f"{asked}; name the model that you mean, as {client.address.base}#{answering}",
         )
 
 
@@ -342,7 +342,7 @@ async def served_model(client: HttpClient, wanted: str | None) -> ServedModel:
         if len(found) != 1 and models and not client.address.is_azure:
             raise EngineRejected(f"{base} has no model {wanted!r}; it has: {names}")
         if len(found) != 1:
-            return ServedModel(wanted, notes=(f"{wanted} is asked for as it was named: {unlisted}",))
+            return ServedModel(wanted, notes=(f"{wanted} is used as it was named: {unlisted}",))
     model, alike = models[found[0]], wanted in (None, found[0])
     return ServedModel(
         id=found[0],

@@ -58,11 +58,12 @@ async def look_at_chat(client: HttpClient, served: ServedModel, notes: Sequence[
         silent, still_thinks = await accepted(client, served.id, replace(dialect, extras=switch))
         if silent.extras and not still_thinks:
             dialect, thinks = silent, False
-            said.append(f"the model thinks first: switched off by {', '.join(switch)}")
+            said.append(f"the model thinks before it answers, which is switched off with {', '.join(switch)}")
             break
     if thinks:
         said.append(
-            "the model thinks first, which cannot be switched off: answers are sampled, their reasoning cut off"
+            "the model thinks before it answers, which cannot be switched off: answers are sampled, and their "
+            "reasoning is cut off"
         )
     is_ambiguous = False
     if not dialect.top:
@@ -93,8 +94,8 @@ async def look_at_chat(client: HttpClient, served: ServedModel, notes: Sequence[
         forced = await find_forced_texts(client, served.id, dialect.limit_name, dialect.extras)
         if forced is None:
             said.append(
-                "this llama.cpp knows no grammar of token ids, by which a newer one tells how probable a given text "
-                "is: likelihood and credit need that"
+                "this llama.cpp knows no grammar of token ids, so it cannot give the probability of a text: "
+                "likelihood and credit need a newer one"
             )
     thinking = THINKING_TOKENS if thinks else 0
     has = {
@@ -154,7 +155,7 @@ class ChatModel:
             return await self._texts(self.forced, request)
         else:
             raise EngineRejected(
-                f"{self.info.model} at {self.info.location} cannot tell how probable a given text is, since chat "
+                f"{self.info.model} at {self.info.location} cannot give the probability of a text, since chat "
                 "completions show the probabilities of only what the model writes: use smol, gguf:FILE, hf:MODEL, a "
                 "vLLM server or a llama.cpp server of 2026"
             )

@@ -43,8 +43,8 @@ _SILENCE = 1.0
 _SOONER, _OFTENER = 8, 3
 """The factors by which a failed request is repeated sooner, and oftener, while the server answers others."""
 _UNANSWERED = (
-    "an engine does not answer: {}. It is asked again, ever more rarely, for as long as a question may wait. To see "
-    "what is wrong: ragguard doctor ADDRESS"
+    "an engine does not answer: {}. It is asked again, at longer and longer intervals, as long as a question may "
+    "wait. To see what is wrong: ragguard doctor ADDRESS"
 )
 
 

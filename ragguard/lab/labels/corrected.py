@@ -230,13 +230,14 @@ def corrected(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str = "
         for name, mean in found.means.items():
             found.means[name] = _widened(mean, [one.means[name] for one in extremes if name in one.means])
         found.remarks.append(
-            f"{len(skipped)} items were skipped: the intervals hold whatever their labels would be; fewer skips "
+            f"{len(skipped)} items were skipped: the intervals are wide enough for any labels that they could have; "
+            f"fewer skips "
             "make them narrower"
         )
     if unasked := sum(label.unasked for label in mine):
         found.remarks.append(
             f"{unasked} of {len(mine)} labels were not drawn: people gave a thumb or an annotation if they wanted, "
-            "so this assumes that runs without one are like those with one for which the judge said the same"
+            f"so this assumes that a run without one is like those with one and the same verdict of the judge"
         )
     found.remarks += agreements(mine)
     return found

@@ -35,7 +35,10 @@ MEMORY_RUNS = 10_000
 MEMORY_BYTES = 256 * 2**20
 _UNSENT = "coalesce(emit_after, (SELECT coalesce(max(seq), 0) FROM scores WHERE run = runs.seq))"
 """The `seq` of the last score that the sinks have received, or need not receive."""
-_DROPPED = "let go unscored, as more runs waited than queue_size allows without a store; with one, nothing is dropped"
+_DROPPED = (
+    "dropped without scores, because more runs waited than queue_size allows without a store; with one, "
+)
+"nothing is dropped"
 
 
 class Claim(NamedTuple):

@@ -38,7 +38,7 @@ Durability = Literal["fast", "full"]
 _log = logger("ragguard")
 
 _DROPPED = (
-    "{:,} runs so far were let go unscored: more than {:,} waited, which is the bound without a store. Raise "
+    "{:,} runs so far were dropped without scores: more than {:,} waited, which is the limit without a store. Raise "
     "queue_size=, score a share with score_rate=, score runs that you have with rg.score_runs(...), which waits, or "
     "give RagGuard a store, which drops nothing"
 )
@@ -356,7 +356,7 @@ class Store(StoreReader):
             if not self._wipe():
                 raise StoreError(
                     f"{run_id!r} is deleted, but its texts are still in the log of {self.path}, which another process "
-                    "is reading; they go within seconds of its end: call again to know"
+                    "is reading; they are removed within seconds of its end: call again to check"
                 )
         return True
 

@@ -53,9 +53,8 @@ from ragguard.storage.sqlite.run_names import (
 )
 
 _NOT_THERE = (
-    "resume: no run {!r} is in this store, so one begins here. To go on with one, take the id that it was given, or "
-    "else its own, and the store that it is in (`ragguard report` lists them); a run that is to be "
-    "resumed is begun with id="
+    "resume: no run {!r} is in this store, so a new run begins. To continue a run, give the id that you gave it, or "
+    "its own, and use the store that has it (`ragguard report` lists them)"
 )
 _NOT_DUE: Final = {"owner": None, "due_ns": None, "queued_ns": None}
 _EMPTY_RUN: Final = {
