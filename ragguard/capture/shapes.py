@@ -94,17 +94,17 @@ def unwrapped(value: Any) -> Any:
     return value
 
 
-def text_in(content: Any) -> str:
+def content_text(content: Any) -> str:
     """Returns the text in the content of a message: a text, or blocks of which some are texts."""
     content = unwrapped(content)
     if isinstance(content, str):
         return content
     if isinstance(content, (list, tuple)):
-        return "\n".join(filter(None, map(text_in, content)))
+        return "\n".join(filter(None, map(content_text, content)))
     if isinstance(content, Mapping):
         for name in BLOCKS:
             held = content.get(name)
-            if text := text_in(held):
+            if text := content_text(held):
                 return text
             if held and name in ("response", "result") and isinstance(held, (Mapping, list)):
                 return json_text(held)  # a tool's result as data
@@ -119,10 +119,10 @@ def message_of(item: Any) -> ChatMessage | None:
     if isinstance(item, Mapping):
         role = item.get("role") or (item.get("type") if "content" in item else None)
         if isinstance(role, str) and role not in ("text", "Document"):
-            return ChatMessage(role if role in ASSISTANT else role.lower(), text_in(item), item)
+            return ChatMessage(role if role in ASSISTANT else role.lower(), content_text(item), item)
     elif isinstance(item, (list, tuple)):
         if len(item) == 2 and isinstance(item[0], str) and item[0] in _ROLES:
-            return ChatMessage(item[0], text_in(item[1]), item)
+            return ChatMessage(item[0], content_text(item[1]), item)
     elif not isinstance(item, str) and item is not None:
         role, content = getattr(item, "role", None), getattr(item, "content", None)
         if role is None:  # LangChain's
@@ -133,7 +133,7 @@ def message_of(item: Any) -> ChatMessage | None:
                 content = getattr(item, "texts", None) or [
                     str(one.result) for one in getattr(item, "tool_call_results", None) or ()
                 ]
-            return ChatMessage(role, text_in(content), item)
+            return ChatMessage(role, content_text(content), item)
     return None
 
 
@@ -316,7 +316,7 @@ def _collect(value: Any, read: Read, content: ModelContent, depth: int) -> None:
         if messages := messages_in(value, read, depth):
             for one in messages:
                 _collect(one.source, as_it_is, content, depth - 1)
-        elif text := text_in(value):
+        elif text := content_text(value):
             content.texts.append(text)
         else:
             for one in value.values():
@@ -326,5 +326,5 @@ def _collect(value: Any, read: Read, content: ModelContent, depth: int) -> None:
             _collect(one, read, content, depth - 1)
     elif (held := getattr(value, "message", None)) is not None:
         _collect(held, read, content, depth - 1)
-    elif text := text_in(value):
+    elif text := content_text(value):
         content.texts.append(text)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from ragguard.capture.names import IDS, LISTS, LISTS_AROUND, RESULTS, TEXTS
-from ragguard.capture.shapes import DEEPEST, text_in, unwrapped
+from ragguard.capture.shapes import DEEPEST, content_text, unwrapped
 from ragguard.capture.snapshot import passage
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
@@ -194,7 +194,7 @@ def _document(item: Mapping[str, Any]) -> Passage | None:
 def _item(item: Mapping[str, Any], declared: bool) -> Passage | None:
     """Returns the passage of an item of a search result; None for an item of another kind of list."""
     if item.get("type") == _SEARCH_RESULT and not isinstance(item.get("content"), str):
-        item = {**item, "content": text_in(item.get("content"))}
+        item = {**item, "content": content_text(item.get("content"))}
     highlights = item.get("highlights")
     if isinstance(highlights, list) and not any(isinstance(item.get(name), str) for name in TEXTS):
         item = {**item, "text": "\n".join(str(one) for one in highlights)}

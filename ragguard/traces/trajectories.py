@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Any
 
 from ragguard.capture.names import USER
-from ragguard.capture.shapes import messages_in, question_in, text_in
+from ragguard.capture.shapes import content_text, messages_in, question_in
 from ragguard.errors import InvalidInput
 from ragguard.traces.spans import TraceSpan, ns_of, object_in, objects_in
 from ragguard.traces.texts import said
@@ -146,7 +146,7 @@ class _Turn:
     ) -> Iterator[dict[str, Any]]:
         """Gives the results in a step to the tools that wait for them, and yields them as messages."""
         for result in objects_in(object_in(step.get("observation")).get("results")):
-            id, content = result.get("source_call_id"), text_in(result.get("content"))
+            id, content = result.get("source_call_id"), content_text(result.get("content"))
             at = next((at for at, (_, call) in enumerate(waiting) if id in (call, None)), None)
             if at is None or not (content or result.get("subagent_trajectory_ref")):
                 continue
@@ -181,7 +181,7 @@ class _Turn:
 
 
 def _text(step: Mapping[str, Any]) -> str:
-    return text_in(step.get("message"))
+    return content_text(step.get("message"))
 
 
 def _question(step: Mapping[str, Any]) -> str:
@@ -199,4 +199,4 @@ def _reply(step: Mapping[str, Any]) -> str:
     text = _text(step)
     reply = said(text)
     is_whole = isinstance(reply, Mapping) and "content" in reply and reply.keys() <= _REPLY
-    return text_in(reply["content"]) if is_whole else text
+    return content_text(reply["content"]) if is_whole else text
