@@ -133,8 +133,12 @@ def case_of(view: RunView, cause: str, corpus: str = "") -> RegressionCase:
 
 def retrieved(run: Run, document: str) -> bool:
     """True if the run retrieved a passage with this id, or of this document."""
-    passages = (one for step in run.steps for one in (*step.candidates, *step.passages))
-    return any(document in (one.id, document_of(one)) for one in passages)
+    return any(document in (passage.id, document_of(passage)) for passage in _passages_of(run))
+
+
+def _passages_of(run: Run) -> list[Passage]:
+    """Returns the passages that the steps of a run found, those that were kept included."""
+    return [passage for step in run.steps for passage in (*step.candidates, *step.passages)]
 
 
 def check_case(
@@ -156,30 +160,35 @@ def check_case(
         corpus: The texts that can be retrieved now; without it nobody can tell whether a passage is gone.
     """
     read = [passage for step in run.steps for passage in step.passages]
-    found = [passage for step in run.steps for passage in (*step.candidates, *step.passages)]
-    known = [*found, *seen]
+    candidates = _passages_of(run)
+    known = [*candidates, *seen]
     gone = []
-    for one in (*case.must_find, *case.must_not_read):
-        if one.is_changed_in(known):
-            gone.append(f"{one.name} has another text now")
-        elif corpus is not None and not corpus.has(one.text):
-            gone.append(f"{one.name} is not in the corpus any more")
-    if gone and (case.find_all or len(gone) == len(case.must_find) + len(case.must_not_read)):
+    passages = [*case.must_find, *case.must_not_read]
+    for passage in passages:
+        if passage.is_changed_in(known):
+            gone.append(f"{passage.name} has another text now")
+        elif corpus is not None and not corpus.has(passage.text):
+            gone.append(f"{passage.name} is not in the corpus any more")
+    if gone and (case.find_all or len(gone) == len(passages)):
         return CaseResult(case, STALE, tuple(gone))
-    reasons = [f"{one.name} was read, which misled it" for one in case.must_not_read if one.is_in(read)]
-    reasons += _about_passages(case, read, found)
+    reasons = [
+        f"{passage.name} was read, which misled it" for passage in case.must_not_read if passage.is_in(read)
+    ]
+    reasons += _about_passages(case, read, candidates)
     reasons += _about_answer(case, run, scores)
     return CaseResult(case, FAILED if reasons else PASSED, tuple(reasons))
 
 
-def _about_passages(case: RegressionCase, read: Sequence[Passage], found: Sequence[Passage]) -> Iterator[str]:
+def _about_passages(
+    case: RegressionCase, read: Sequence[Passage], candidates: Sequence[Passage]
+) -> Iterator[str]:
     """Yields what the model did not get of the passages that it must get."""
-    missing = [one for one in case.must_find if not one.is_in(read)]
+    missing = [passage for passage in case.must_find if not passage.is_in(read)]
     phrases = findable(case.references)
-    enough = len(missing) < len(case.must_find) or any(mentions(one.text, phrases) for one in read)
+    enough = len(missing) < len(case.must_find) or any(mentions(passage.text, phrases) for passage in read)
     if missing and (case.find_all or not enough):
-        for one in missing:
-            yield f"{one.name} was {'found and not read' if one.is_in(found) else 'not found'}"
+        for passage in missing:
+            yield f"{passage.name} was {'found and not read' if passage.is_in(candidates) else 'not found'}"
 
 
 def _about_answer(case: RegressionCase, run: Run, scores: Iterable[Score]) -> Iterator[str]:
@@ -242,10 +251,9 @@ def check_cases(
     latest: dict[str, tuple[Run, Sequence[Score]]] = {}
     seen: dict[tuple[str, str], Passage] = {}
     for run, scores in runs:
-        for step in run.steps:
-            for passage in (*step.candidates, *step.passages):
-                if passage.id in ids:
-                    seen[passage.id, passage.text] = passage
+        for passage in _passages_of(run):
+            if passage.id in ids:
+                seen[passage.id, passage.text] = passage
         if (question := normalise(run.question)) in asked:
             latest[question] = run, scores
     results = []
