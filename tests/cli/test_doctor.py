@@ -20,7 +20,7 @@ doctor = partial(ragguard, "doctor")
 
 def test_vllm_server_is_ready_exactly():
     with serving(FakeModel().handle) as url:
-        result = doctor(url, code=0)
+        result = doctor(url, "--speed", code=0)
     for part in (
         url,
         "(vllm)",
