@@ -17,6 +17,7 @@ from studies import led_by
 from studies.readers.multi_hop import half
 from studies.real.answerable import answerable_table, sentence_table
 from studies.real.answers import answer_table
+from studies.real.forms import forms_table
 from studies.real.hops import hop_table
 from studies.real.labels import label_table
 from studies.real.made import write_sets
@@ -71,6 +72,7 @@ async def _tables(
     return [
         sets.table(),
         passage_table(words_rows(mixed), by_model, seed),
+        await forms_table(reader, mixed, size, seed, progress),
         await context_table(reader, fewer, seed, progress),
         contested_table(mixed, seed),
         hop_table({name: some for name, some in hops.items() if some}, seed),

@@ -45,6 +45,14 @@ def test_contexts_are_answered_graded_and_compared(contexts, tmp_path):
     assert "udcg" in done.output
 
 
+def test_likelihoods_are_compared_without_a_judge(contexts, tmp_path):
+    out = tmp_path / "tables.json"
+    validate(contexts, "--engine", "nano", "--scorers", "likelihood", "--json", out, code=0)
+    names = {row[0] for row in json.loads(out.read_text())[0]["rows"]}
+    assert {"likelihood", "delta_likelihood", "precision"} <= names
+    assert "udcg" not in names
+
+
 def test_the_example_says_what_the_page_shows(tmp_path):
     validate(
         ROOT / "examples" / "graded_runs.jsonl", "--engine", "nano", "--markdown", tmp_path / "t.md", code=0

@@ -71,6 +71,11 @@ def test_numbers_of_a_page_are_in_its_results(page):
     assert not found
 
 
+def test_what_the_readme_says_it_is_worth_is_in_the_results():
+    section = (ROOT / "README.md").read_text().partition("## What it is worth")[2].partition("\n## ")[0]
+    assert not unknown_numbers(LINK.sub("]", section), tables_of("real") + tables_of("credit"))
+
+
 def test_the_error_rate_of_comparisons_is_the_measured_one():
     results = json.loads((ROOT / "benchmarks" / "results" / "comparison.json").read_text())
     rows = results["rows"]

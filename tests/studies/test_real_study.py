@@ -3,11 +3,15 @@
 import json
 
 import pytest
+from support.examinee import examinee
 from support.rows import rows_of
 
+from ragguard.engines.nano.nano_engine import NanoEngine
 from ragguard.errors import InvalidInput
+from ragguard.lab.validation.contexts import silent
 from studies.intervals import share_over_questions
 from studies.real.answers import answer_table
+from studies.real.forms import forms_table, found_passages
 from studies.real.hops import hop_table
 from studies.real.labels import Grades, label_table
 from studies.real.made import write_sets
@@ -135,3 +139,22 @@ def test_a_share_s_interval_draws_whole_questions():
     share, low, high = share_over_questions([1, 1, 0, 0], [1, 1, 1, 1], ["a", "a", "b", "b"], seed=0)
     assert (share, low, high) == (0.5, 0.0, 1.0)
     assert share_over_questions([], [], [], seed=0) == [None] * 3
+
+
+async def test_a_model_that_knows_the_answers_tells_passages_by_each_of_its_own_forms():
+    shown = rows_of(await forms_table(examinee(), [], 2, 0, silent))
+    own = {form: row["examination: AUC"] for form, row in shown.items() if "own prompts" in form}
+    assert len(own) == 7
+    assert own == pytest.approx(dict.fromkeys(own, 1.0))
+    assert (await forms_table(NanoEngine(), [], 2, 0, silent)).rows == ()
+
+
+def test_each_question_gives_one_passage_that_answers_and_one_that_does_not(tmp_path):
+    true, useless = ("In Oslo.", "correct"), ("A mill.", "noise")
+    questions = read_mixed(tmp_path, mixed(true, useless, ("A river.", "noise")), mixed(true)).items[
+        "ramdocs"
+    ]
+    assert [(one.passage, one.answers) for one in found_passages(questions)] == [
+        ("In Oslo.", True),
+        ("A mill.", False),
+    ]
