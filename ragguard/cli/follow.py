@@ -72,19 +72,22 @@ def follow_table(runs: Sequence[RunView]) -> Table:
     table.add_column("ΔSePer", justify="right", no_wrap=True)
     table.add_column("answer", no_wrap=True)
     for view in runs:
-        total, began = view.find("delta_seper_total"), view.run.started_ns
+        total = view.find("delta_seper_total")
         table.add_row(
-            *(
-                [Text(f"{datetime.fromtimestamp(began / 1e9):%H:%M:%S}" if began else "", "dim")]
-                if timed
-                else []
-            ),
+            *([Text(_began(view.run.started_ns), "dim")] if timed else []),
             Text(strip_control_characters(question_line(view.run.question))),
             Text("\n").join(map(_hop, view.hops)),
             Text("") if total is None else _gain(total),
             _outcome(view),
         )
     return table
+
+
+def _began(started_ns: int) -> str:
+    """Returns the time of day at which a run began, in the zone of this machine, with the date if that is not today."""
+    began = datetime.fromtimestamp(started_ns / 1e9)
+    is_today = began.date() == datetime.now().date()
+    return f"{began:{'%H:%M:%S' if is_today else '%Y-%m-%d %H:%M'}}" if started_ns else ""
 
 
 def _hop(hop: HopView) -> Text:

@@ -2,12 +2,15 @@
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 from support.commands import ragguard
@@ -95,6 +98,15 @@ def test_runs_without_a_time_have_no_column_for_it():
 
     assert "began" in titles(1)
     assert "began" not in titles(0)
+
+
+def test_a_run_of_today_has_its_time_and_an_older_one_its_date_too():
+    now = time.time_ns()
+    ages = (0, 3 * 24 * 3600)
+    table = follow_table([RunView(Run("r", "q", started_ns=now - age * 10**9)) for age in ages])
+    shown = [str(cell) for cell in table.columns[0].cells]
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", shown[0])
+    assert shown[1] == f"{datetime.fromtimestamp(now / 1e9 - ages[1]):%Y-%m-%d %H:%M}"
 
 
 def scored(status="ok"):
