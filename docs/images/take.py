@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.browser import chromium
 
 HERE = Path(__file__).parent
-SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
+SIZES = {"desktop": (1280, 1500), "phone": (390, 844)}
 CHOOSE = """filter.value = 'dropped'; filter.dispatchEvent(new Event('input'));
 const dropped = run => Number(/(\\d+) dropped/.exec(run.textContent)[1]);
 [...runs.children].sort((a, b) => dropped(b) - dropped(a))[0].click()"""
@@ -31,8 +31,9 @@ def main() -> None:
             for dark in (False, True):
                 page = browser.open((Path(folder) / "report.html").as_uri(), width, height, dark=dark)
                 page.value(CHOOSE)
-                if name == "phone":
-                    page.value("document.querySelector('#run').scrollIntoView()")
+                page.value(
+                    "document.querySelector('#run').scrollIntoView()" if name == "phone" else "scrollTo(0, 0)"
+                )
                 path = HERE / f"report-{name}{'-dark' if dark else ''}.png"
                 page.picture(path)
                 print(path.name, f"{path.stat().st_size / 1024:.0f} KB")

@@ -82,7 +82,7 @@ class QuoteEvidence:
     missing: Sequence[str]
     """The question's words that no passage has."""
     elsewhere: Sequence[str]
-    """The words of the question's names that other passages have, and that of the best sentence lacks."""
+    """The question's words that other passages have, and that of the best sentence lacks."""
     fit: Fit
 
 
@@ -180,13 +180,12 @@ class AskedQuestion:
             fit = Fit.NONE
         elif max(shares) < ENOUGH:
             fit = Fit.POOR if known & set(self.terms) else Fit.NONE
-        lacking = ([word for word in name if stem(word) in known - around] for name in names)
         return QuoteEvidence(
             question=self,
             best=best,
             rivals=[*self._rivals(best, ranked)][:_RIVALS] if best else [],
             missing=[word for word in self.words if stem(word) not in known],
-            elsewhere=[" ".join(words) for words in lacking if words],
+            elsewhere=[word for word in self.words if stem(word) in known - around],
             fit=fit,
         )
 

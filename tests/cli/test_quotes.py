@@ -96,7 +96,7 @@ PORTS = search_of(
 
 
 @pytest.mark.parametrize("town", ["Torsby", "torsby"])
-def test_a_name_that_only_another_passage_has_is_said(town):
+def test_a_word_that_only_another_passage_has_is_said(town):
     found = evidence(PORTS, f"How many parking places does the Port of {town} have?")
     assert "140 parking places" in found.best.text
     assert found.elsewhere == [town]
