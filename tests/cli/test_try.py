@@ -211,7 +211,7 @@ def test_other_wording_is_compared_on_the_same_question(texts):
 @pytest.mark.parametrize(("retriever", "said"), [
     ("async def search(query):\n    return ['Hugo Rosquist is a judge.', {'text': 'Tea.'}]\n", "  query_gain: "),
     ("def search(query):\n    return None\n",
-     "not compared: of what the second way to search found, nothing could be scored"),
+     "not compared: nothing that the second search found could be scored"),
 ], ids=["passages", "nothing"])  # fmt: skip
 def test_model_in_the_process_compares_a_retriever_by_the_fit_to_the_question(
     texts, small_model, tmp_path, monkeypatch, retriever, said, request
