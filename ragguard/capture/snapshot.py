@@ -222,13 +222,14 @@ def _read(item: object) -> Passage:
     if is_scored(item):
         found = _read(item[0])
         return replace(found, score=score_of(item[1], found.metadata))
-    if (node := _node_in(item)) is not None:
+    of_langchain = hasattr(item, "page_content")  # asked first: its documents are slow to say what they lack
+    if not of_langchain and (node := _node_in(item)) is not None:
         text, kind = node_content(node)
         metadata = metadata_of(node.metadata)
         if kind:
             metadata[CONTENT_KIND] = kind
         return passage(text, node.id_, getattr(item, "score", None), metadata)
-    if _is_haystack(item):
+    if not of_langchain and _is_haystack(item):
         document: Any = item
         return passage(document.content or "", document.id, document.score, document.meta)
     if has_text(item):
