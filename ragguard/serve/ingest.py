@@ -23,7 +23,7 @@ from ragguard.capture.open_runs import EventIntake
 from ragguard.client import RagGuard
 from ragguard.errors import StoreError
 from ragguard.records import Run
-from ragguard.runtime.faults import describe
+from ragguard.runtime.faults import NOTICES, describe
 from ragguard.text.secret_filter import logger
 from ragguard.traces.runs import run_so_far, runs_of_trace
 from ragguard.traces.spool import Spool
@@ -96,7 +96,8 @@ class Ingest:
                 await self.show_open()
             except Exception as error:  # noqa: BLE001 - the service goes on whatever happens
                 self.counts["errors"] += 1
-                _log.error("traces could not be handed over, and are tried again: %s", describe(error))
+                why = f"traces could not be handed over, and are tried again: {describe(error)}"
+                NOTICES.warn("traces are not handed over", why)
             await asyncio.sleep(0.0 if more and not self._taking else _EVERY)
 
     async def hand_over(self) -> bool:

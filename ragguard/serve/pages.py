@@ -6,6 +6,7 @@ import asyncio
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,6 +21,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from ragguard._version import __version__
 from ragguard.analysis.page import write_html
 from ragguard.client import RagGuard
+from ragguard.errors import StoreError
 from ragguard.guard import DistractorGuard
 from ragguard.records import GuardStatus
 from ragguard.serve.ingest import Ingest
@@ -108,7 +110,7 @@ class PrometheusPage:
              lambda: {**_DECIDED, **guard.health().statuses}),
             (gauge, "traces_waiting", "Traces that are not complete.", (), lambda: {(): ingest.spool.waiting}),
             (gauge, "runs_pending", "Runs that wait to be scored or delivered.", (),
-             lambda: {(): rg.store.left().pending}),
+             lambda: _pending(rg.store)),
         ]  # fmt: skip
         for create, name, about, labels, numbers in sources:
             create(f"ragguard_{name}", [_observed(labels, numbers)], "", about)
@@ -117,6 +119,13 @@ class PrometheusPage:
         """Returns the page in a format that is accepted, and its content type."""
         encode, kind = choose_encoder(accept)
         return encode(self._registry), kind
+
+
+def _pending(store: Store) -> Mapping[Any, int]:
+    """Returns how many runs wait; nothing if the disk cannot say it now."""
+    with suppress(StoreError):
+        return {(): store.left().pending}
+    return {}
 
 
 def _observed(

@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 MOST_BYTES = 16 * 2**20
 """The most bytes of a request's body, as it came and unpacked."""
+_MEMBERS = 1000
+"""The most gzip members of a body."""
 PROTOBUF = "application/x-protobuf"
 _JSON = "application/json"
 BODY_SECONDS = 30.0
@@ -83,6 +85,8 @@ def _unpacked(body: bytes) -> bytes:
         left -= len(members[-1])
         if left < 0:
             raise HTTPException(413, f"a body of more than {MOST_BYTES:,} bytes when it is unpacked")
+        if len(members) > _MEMBERS:  # each copies what comes behind it
+            raise HTTPException(413, f"a gzip of more than {_MEMBERS:,} members; pack the body as one")
         if not unpacker.eof:
             raise HTTPException(400, "the body is no gzip: it ends too early")
         body = unpacker.unused_data

@@ -296,7 +296,7 @@ class Service:
         )
         lost = report.lost or report.late
         whole = not (lost or report.dropped or report.cut_short or report.degraded)
-        under_way = left.pending or (here.counts["runs"] and not complete)
+        under_way = left.pending or (here.counts["runs"] and not complete) or report.degraded
         seen = here.counts["unsampled"] or self.delivery.delivered or any(counts[name] for name in _CAPTURED)
         why_nothing = "" if lost or under_way or seen else here.calls.what_to_do()
         complete = complete and whole and not report.undelivered
@@ -320,7 +320,9 @@ class Service:
         forget(self)
         if not report:
             kept = "there is no store, so unfinished work is lost"
-            if self.store.path is not None:
+            if self.store.outage:
+                kept = f"what the disk did not take is lost ({self.store.outage})"
+            elif self.store.path is not None:
                 kept = f"unfinished work is in {self.store.path} and continues when it is opened again"
             _log.warning("closed, but %s; %s", report, kept)
         return report

@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import sqlite3
@@ -153,6 +154,9 @@ async def test_gzip_of_several_members_is_read_whole(client):
         body = b"".join(map(gzip.compress, lines))
         reply = await asked.post("/v1/runs", content=body, headers={"content-encoding": "gzip"})
         assert reply.json() == {"accepted": 3, "rejected": []}
+        body = gzip.compress(b"") * 400_000  # would be copied 400,000 times
+        reply = await asked.post("/v1/runs", content=body, headers={"content-encoding": "gzip"})
+        assert (reply.status_code, "more than 1,000 members" in reply.text) == (413, True)
 
 
 async def test_a_body_that_does_not_end_is_refused_and_keeps_no_spans_out(client, monkeypatch):
@@ -289,6 +293,26 @@ def test_many_lines_hold_up_neither_healthz_nor_the_end(tmp_path, scorers):
         assert page.makefile("rb").read().endswith(b"\r\n0\r\n\r\n"), "the stream has an end"
         assert not re.search("Traceback|ERROR", service.process.stderr.read())
     assert 0 < runs_in(tmp_path / "r.db") < 150_000, "it ended in the middle"
+
+
+@pytest.mark.slow
+def test_a_service_whose_folder_is_deleted_says_so_without_tracebacks(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with served(folder) as service:
+        line = {"content": b'{"id": "a", "question": "q", "steps": []}'}
+        assert httpx.post(f"{service.url}/v1/runs", **line, timeout=30).json()["accepted"] == 1
+        shutil.rmtree(folder)
+        assert httpx.post(f"{service.url}/v1/runs", **line, timeout=30).status_code == 503
+        assert httpx.post(f"{service.url}/v1/traces", json=otlp_json(ROOT), timeout=30).status_code == 503
+        assert httpx.get(f"{service.url}/readyz").status_code == 503
+        metrics = httpx.get(f"{service.url}/metrics")
+        assert (metrics.status_code, "ragguard_runs_pending" in metrics.text) == (200, False)
+        service.process.send_signal(signal.SIGTERM)
+        service.process.wait(15)
+        said = service.process.stderr.read()
+    assert "what the disk did not take is lost (the file of the store" in said
+    assert not re.search("Traceback|continues when it is opened|attach the RagGuard", said), said
 
 
 @pytest.mark.slow
