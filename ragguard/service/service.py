@@ -21,7 +21,7 @@ from ragguard.capture.retrievals import WholeRun
 from ragguard.errors import RagguardError
 from ragguard.runtime.arguments import LONGEST_WAIT, seconds_to_wait
 from ragguard.runtime.deadline import now_ns, seconds_left
-from ragguard.runtime.faults import NOTICES, Faults, describe
+from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import BackgroundLoop, LoopSignal, check_threads
 from ragguard.service.awaited_store import AwaitedStore
@@ -262,8 +262,7 @@ class Service:
             return result.result(min(seconds, _SILENT))
         except TimeoutError:
             if self.store.outage and seconds > _SILENT:
-                waits = f"flush waits for the disk, at most {seconds:g} s: {self.store.outage}"
-                NOTICES.warn("flush waits", waits)
+                _log.warning("flush waits for the disk, at most %g s: %s", seconds, self.store.outage)
             return result.result(max(0.0, seconds - _SILENT))
 
     def _report(self, complete: bool, began: float) -> Report:
@@ -319,11 +318,9 @@ class Service:
             self._complete_at_end = report.complete
         forget(self)
         if not report:
-            kept = "there is no store, so unfinished work is lost"
-            if self.store.outage:
-                kept = f"what the disk did not take is lost ({self.store.outage})"
-            elif self.store.path is not None:
-                kept = f"unfinished work is in {self.store.path} and continues when it is opened again"
+            kept = f"unfinished work is in {self.store.path} and continues when it is opened again"
+            if why := self.store.outage or ("" if self.store.path else "there is no store"):
+                kept = f"{why}, so unfinished work is lost"
             _log.warning("closed, but %s; %s", report, kept)
         return report
 

@@ -311,7 +311,7 @@ def test_a_service_whose_folder_is_deleted_says_so_without_tracebacks(tmp_path):
         service.process.send_signal(signal.SIGTERM)
         service.process.wait(15)
         said = service.process.stderr.read()
-    assert "what the disk did not take is lost (the file of the store" in said
+    assert "so unfinished work is lost" in said
     assert not re.search("Traceback|continues when it is opened|attach the RagGuard", said), said
 
 
