@@ -234,7 +234,7 @@ class Trial:
             if not then.known:
                 searches.append((then.query, second))
             later = AskedQuestion(then.query, self.search).evidence(second)
-            if later.best and later.fit is Fit.GOOD:
+            if later.best and later.fit is Fit.GOOD and question.wants(later.best.text) is not False:
                 first_sentence, evidence = evidence.best, later
             else:
                 evidence = replace(evidence, fit=Fit.POOR, missing=later.missing)
@@ -281,7 +281,8 @@ class Trial:
             doubts.append(f"it seems to have no {question.kind[0]}, which is asked for")
         is_poor = evidence.fit is Fit.POOR or bool(says_nothing or doubts)
         sentences = "sentences" if evidence.rivals else "sentence"
-        nearest = f"The nearest {sentences}, which may or may not answer: {'; '.join([*lacks, *doubts])}."
+        reasons = "; ".join([*lacks, *doubts])
+        nearest = f"The nearest {sentences}, which may or may not answer{reasons and f': {reasons}'}."
         if is_poor and self.reader.is_small:
             return TrialReply([nearest, *quotes])
         remark = [f"{lack[0].upper()}{lack[1:]}." for lack in lacks]
