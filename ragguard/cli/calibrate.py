@@ -69,13 +69,12 @@ def run(
         typer.Option("--out", "-o", help="The file to write, for guard.use, rg.advice.use, Utility.fitted."),
     ] = Path("calibration.json"),
 ) -> None:
-    """Choose the threshold under which the guard drops a passage, or from which advice says `answer`, with a promise.
+    """Choose the threshold below which the guard drops a passage, or from which advice says `answer`, with a promise.
 
-    UDCG is fitted on runs with outcomes, or with references, or on rankings, as `ragguard validate` reads them.
-
-    The guard's threshold is learnt from retrievals all of whose candidates are known to be gold or not: by a grade (4
+    The guard's threshold is learnt from retrievals in which each candidate is known to be gold or not: by a grade (4
     and 5 are gold), by metadata (`"gold": true`), or by --labels of people. The threshold of advice is learnt from
-    whole runs with references; an answer that a person called right is one.
+    whole runs with references; an answer that a person called right counts as one. UDCG is fitted on runs with
+    outcomes or references, or on rankings, as `ragguard validate` reads them.
     Exit code 0: written. 1: written, but some lines could not be read. 2: no calibration: too few examples, a wrong
     option, no such file, no engine.
     """

@@ -34,7 +34,7 @@ def run(
     ] = None,
     thumb: Annotated[str | None, typer.Option(help="All runs with this thumb: up or down.")] = None,
 ) -> None:
-    """Make regression cases of runs: question, right answers, what must be found, what must not be read.
+    """Turn runs into regression cases: question, right answers, what must be found, what must not be read.
 
     Then: compare OLD NEW --cases FILE, or pytest --ragguard-cases FILE with the fixture ragguard_case.
 

@@ -94,8 +94,8 @@ def run(
 ) -> None:
     """Compare two sets of scored runs over the same questions: which side is better, and by how much.
 
-    The verdict rests on answer_correct, ΔSePer (or the likelihood of the right answer), UDCG and coverage, as far as
-    both sides have them.
+    The verdict uses answer_correct, ΔSePer (or the likelihood of the right answer), UDCG and coverage, as far as both
+    sides have them.
 
     Exit code 0: nothing failed. 1: a --fail-if condition holds, or a case fails. 2: they cannot be compared.
     """
@@ -160,9 +160,9 @@ def name_runs(
         str | None, typer.Argument(help="The name to set; without one, the baselines are listed.")
     ] = None,
 ) -> None:
-    """Name the runs since the last baseline, or all where there is none; then: compare STORE [AFTER] --baseline NAME.
+    """Give a name to the runs since the last baseline, or to all runs. Then: compare STORE [AFTER] --baseline NAME.
 
-    A name that is taken moves to these runs, which is said.
+    If the name is in use, it moves to the new runs, and a line says so.
 
     Exit code 0: done. 2: there is no such store or baseline, or no run to name.
     """

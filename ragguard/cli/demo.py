@@ -48,7 +48,7 @@ the second."""
 def run(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the results go.")] = Path("demo-out"),
 ) -> None:
-    """Show ragguard at work, offline, on the small model and the made-up world that are part of the package.
+    """Show ragguard at work, offline, with a small model and a made-up world that ship with the package.
 
     Exit code 0: shown. 1: shown, but not all was scored in time. 2: a framework is missing, or the folder holds a store
     of your own.

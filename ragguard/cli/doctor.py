@@ -56,7 +56,7 @@ def run(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Ask an engine for its properties, how exact it is, how fast it is, and what a run costs.
+    """Check an engine: what it can do, how exact and how fast it is, and what a run costs.
 
     Exit code 0: ready. 1: it cannot be reached, or cannot judge by label; with --exam: it failed in something. 2: no
     such engine.

@@ -87,9 +87,9 @@ def run(
     ] = None,
     write: Annotated[bool, typer.Option("--write", help="Write the lines into the file.")] = False,
 ) -> None:
-    """Find the framework of a project, and print the lines to add, where, and what to look at next.
+    """Find the framework of a project, and print the lines to add, where they go, and what to do next.
 
-    Dependencies and imports are read; nothing of the project is run, and without --write no file is changed.
+    It reads dependencies and imports. It runs none of your code, and changes a file only with --write.
 
     Exit code 0: printed, or written with --write. 2: there is no such folder or file, or no place for the lines.
     """

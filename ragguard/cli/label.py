@@ -61,8 +61,8 @@ def run(
 ) -> None:
     """Label the passages or answers whose labels correct the judge's numbers most: one key each.
 
-    The items are drawn at random within how sure the judge is, most where it is unsure. Nothing leaves the machine. A
-    second person (--by) is asked the same items, and the agreement is told. Then: report --labels, compare --labels.
+    The items are drawn at random, more of them if the judge is unsure. Nothing leaves the machine. A second person
+    (--by) is asked the same items, and the agreement is shown. Then: report --labels, compare --labels.
 
     Exit code 0: done, or stopped with q. 2: there is nothing to label, or no name.
     """

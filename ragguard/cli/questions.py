@@ -52,7 +52,7 @@ def run(
 ) -> None:
     """Write the sub-questions that reference reports answer, and their passages with grades.
 
-    Runs are given them: `{run.question: run.sub_questions for run in ragguard.read_runs("questions.jsonl")}`.
+    Use them in runs: `{run.question: run.sub_questions for run in ragguard.read_runs("questions.jsonl")}`.
     Exit code 0: written. 1: written, but some reports gave none. 2: none written.
     """
     if not out.name.endswith((".jsonl", ".jsonl.gz")):  # before the model is asked

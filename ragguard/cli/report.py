@@ -78,7 +78,7 @@ def run(
         bool, typer.Option("--json", help="Print JSON: the causes and all runs, or one run with its scores.")
     ] = False,
 ) -> None:
-    """Look at scored runs: what decided their answers, then the runs, what needs a person first.
+    """Show scored runs: what decided their answers, then the runs; those that need a person come first.
 
     Exit code 0: shown. 2: there is nothing to show; it says why.
     """

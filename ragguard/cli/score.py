@@ -139,8 +139,8 @@ def run(
 ) -> None:
     """Score captured runs.
 
-    Scores that the same settings gave before are not computed again: a command that was stopped goes on where it was.
-    Exit code 0: all is scored. 1: some lines or scores are missing, and the command said which and why. 2: nothing
+    Scores of the same settings are not computed again, so after a stop the same command continues. Exit code 0: all is
+    scored. 1: some lines or scores are missing, and the command said which and why. 2: nothing
     could be done: a wrong option, no such file, no engine, no store.
     """
     right_answers = {} if references is None else read_references(references)

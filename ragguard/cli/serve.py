@@ -55,8 +55,8 @@ def run(
 
     Addresses: / (a live page), /v1/traces (OTLP), /v1/runs, /v1/prune, /v1/advise, /v1/feedback, /compute_info_gain,
     /metrics, /healthz, /readyz.
-    What was taken and is not scored when it ends goes on when it starts again. With --scorers none runs are kept
-    unscored.
+    Runs that are not scored when it ends are scored when it starts again. With --scorers none, runs are stored without
+    scores.
     Exit code 0: ended by Ctrl-C or SIGTERM. 2: it could not begin: a wrong option or engine, or no store, or an
     address that is taken.
     """

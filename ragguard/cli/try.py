@@ -80,10 +80,10 @@ def run(
 ) -> None:
     """Ask questions of your own texts: the sentence that answers, what disagrees with it, and what is not there.
 
-    The model's own words are shown only if all of their names and numbers stand in a sentence that was retrieved. With
-    --against or --retriever each question is answered twice, and the last sentence compares the two ways to search.
-    Runs are added to the store in --out. Exit code 0: all is answered and scored. 1: something could not be scored. 2:
-    nothing could be done. Ctrl-C leaves what is done.
+    The model's own words are shown only if a retrieved sentence has all of their names and numbers. With --against or
+    --retriever each question is answered twice, and the last sentence says which search was better. Runs are added to
+    the store in --out. After Ctrl-C, finished work stays. Exit code 0: all is answered and scored. 1: something could
+    not be scored. 2: nothing could be done.
     """
     if empty := [question for question in questions if not question.strip()]:
         raise InvalidInput("QUESTION", empty[0], "a text that is not empty")

@@ -32,7 +32,7 @@ def run(
 ) -> None:
     """Ask the reader again without the passage that misled a run, or with the one that it missed.
 
-    If the answer turns right, the cause is confirmed, which is marked in the store and shown by report --run.
+    If the answer becomes right, the cause is confirmed. The store keeps that, and report --run shows it.
 
     Exit code 0: confirmed. 1: not confirmed. 2: it cannot be tested; it says why.
     """

@@ -17,7 +17,7 @@ from ragguard.errors import InvalidInput
 def fetch_model(
     model: Annotated[str, typer.Argument(help="The model: smol.")] = "smol",
 ) -> None:
-    """Fetch the weights of smol, a real small model of English, and check them.
+    """Download the weights of smol, a small real model of English, and check them.
 
     Exit code 0: they are there. 2: they could not be fetched or kept; it says why.
     """

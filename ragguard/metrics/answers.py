@@ -56,7 +56,7 @@ declare(
         needs="references", source="arXiv 2607.00725", levels=("step", "run"),
     ),
     Metric(
-        "ungrounded", "Ungrounded names", "The share of the answer's names and figures that stand in no passage read.",
+        "ungrounded", "Ungrounded names", "The share of the answer's names and figures that are in no passage read.",
         direction="lower", unit="share", needs="the answer", source="ragguard", levels=("run",),
     ),
     Metric(
