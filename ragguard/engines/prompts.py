@@ -93,7 +93,9 @@ class PromptSet:
             return self.templates[task]
         except KeyError:
             raise UnknownName(
-                f"task of prompt set {self.identity}", task, ", ".join(sorted(self.templates))
+                f"the prompt set {self.identity} has no prompt for this task",
+                task,
+                ", ".join(sorted(self.templates)),
             ) from None
 
     def labels(self, task: Task) -> tuple[str, ...]:
