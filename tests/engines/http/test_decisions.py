@@ -237,7 +237,7 @@ async def test_server_that_has_both_reads_by_chat_and_judges_by_typed_questions(
     assert info.fingerprint.endswith(f"+judges:{form}/1")
     assert decision.status != "error"
     assert sum(cost.output_tokens for (who, _), cost in plan.calls.items() if who == "engine") == 160
-    said = f"`labels:{server.url}` judges by labels"
+    said = f"`labels:{server.url}` asks for labels instead"
     assert said in info.notes[-1]
     assert caplog.text.count(said) == 1
 

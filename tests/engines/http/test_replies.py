@@ -155,5 +155,5 @@ def test_answer_of_another_model_is_said_once(caplog, answering, said):
     answer = Reply(ANSWER | {"model": answering})
     with serving(lambda request: MODELS if request.path.endswith("/models") else answer) as url:
         ragguard("doctor", url)
-    told = f"{url} was asked for m and says that {answering} answers"
+    told = f"{url} was asked for m, but {answering} answers"
     assert sum(told in record.getMessage() for record in caplog.records) == said
