@@ -161,7 +161,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--minutes", type=float, default=10.0)
     options.add_argument("--latency", type=float, action="append", help="seconds to an answer")
-    given = parse(options, minutes=0.02, latency=[0.01])
+    given = parse(options, minutes=0.02, latency=[0.01, 0.02])
     failing_s = 60 * given.minutes
     rows = [
         beside_server(status, latency, min(60.0, failing_s), failing_s)
