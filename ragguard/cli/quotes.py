@@ -35,14 +35,16 @@ _ASKED = re.compile(
     r"\bhow\s+(?:many|much|long|old|far|tall|high|big|large|often|deep|fast|heavy|wide)\b|\bwhat\s+time\b",
     re.IGNORECASE,
 )
+_FIGURE = (
+    r"\d[\d.,]*|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|hundred|thousand|million|dozen|"
+    r"(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty)\b"
+)
 _COUNTED = re.compile(r"\bhow\s+many\s+(\w+(?:\s+\w+)?)", re.IGNORECASE)
 """The things that a question counts: "paying members" of "How many paying members …"."""
 _TIME = re.compile(r"\b(?:when|(?:what|which)\s+(?:year|date|day|month))\b", re.IGNORECASE)
 _PERSON = re.compile(r"\b(?:who|whom|whose)\b", re.IGNORECASE)
 _NUMBER = re.compile(
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty|hundred|thousand|million|"
-    r"dozen|both|half|twice|once|every|daily|weekly|monthly|yearly|no)\b",
-    re.IGNORECASE,
+    rf"{_FIGURE}|\b(?:both|half|twice|once|every|daily|weekly|monthly|yearly|no)\b", re.IGNORECASE
 )
 _DATE = re.compile(
     r"\b\d{4}\b|\d[:/.]\d\d|\d(?:st|nd|rd|th)\b|\b(?:January|February|March|April|May|June|July|August|September|October|November|December|noon|midnight|"
@@ -113,6 +115,22 @@ class AskedQuestion:
         """Returns whether a sentence holds a number, a date or a name, if that is asked for; None if nothing is."""
         return self.kind and self.kind[1].search(sentence) is not None
 
+    @property
+    def counted(self) -> set[str]:
+        """Returns the things that are counted: berths of "How many berths …"."""
+        counted = _COUNTED.search(self.text)
+        return set(terms(counted[1])) if counted else set()
+
+    def counts(self, text: str) -> set[str]:
+        """Returns the numbers of what the question counts: 112 in "112 large berths" and in "berths: 112"."""
+        things = self.counted
+        return {
+            figure[0]
+            for figure in re.finditer(_FIGURE, text, re.IGNORECASE)
+            if things
+            & {*terms(" ".join(text[figure.end() :].split()[:3])), *terms(text[: figure.start()])[-1:]}
+        }
+
     def share(self, words: Iterable[str], *, weighed: bool = False) -> float:
         """Returns the share of the question's words that are among some; `weighed`: rare words count for more."""
         weight = {word: self._rarity(word) if weighed else 1.0 for word in self.terms}
@@ -127,9 +145,8 @@ class AskedQuestion:
         it shares the subject with the question, and says nothing of what is asked. Of a question that counts things, a
         sentence has to name them."""
         words = set(terms(sentence.text))
-        counted = _COUNTED.search(self.text)
-        if counted and not words & set(things := terms(counted[1])):
-            return [word for word in self.words if stem(word) in things]
+        if self.counted and not words & self.counted:
+            return [word for word in self.words if stem(word) in self.counted]
         left_open = self.open_terms(passage_heading(sentence.passage))
         return [] if left_open & words else [word for word in self.words if stem(word) in left_open]
 
@@ -137,14 +154,14 @@ class AskedQuestion:
         """Returns how well each of the sentences under a heading fits."""
         open_terms, found = self.open_terms(heading), list[float]()
         for place, text in enumerate(texts):
-            words, wants = set(terms(text)), self.wants(text)
-            new = len(open_terms & words) / max(1, len(open_terms))
-            worth = (
-                self.share(words)
-                + NEW * new
-                + HOLDS * (0.5 if wants is None else wants)
-                + FIRST / (1 + place)
+            words, wants = (
+                set(terms(text)),
+                float(wanted) if (wanted := self.wants(text)) is not None else 0.5,
             )
+            if wants == 1 and self.counted and not self.counts(text):
+                wants = 0.5  # a number, but of something else, or by another word
+            new = len(open_terms & words) / max(1, len(open_terms))
+            worth = self.share(words) + NEW * new + HOLDS * wants + FIRST / (1 + place)
             found.append(worth)
         return found
 
@@ -215,7 +232,7 @@ class AskedQuestion:
 
 def _differ(text: str, other: str) -> bool:
     """Returns whether two sentences say nearly the same with other numbers or names in it."""
-    figures = [set(names_in(stated)) | set(re.findall(r"\d[\d.,]*", stated)) for stated in (text, other)]
+    figures = [{*names_in(stated), *re.findall(_FIGURE, stated, re.IGNORECASE)} for stated in (text, other)]
     words = [set(terms(text)) - {stem(word) for figure in held for word in content_words(figure)}
              for text, held in zip((text, other), figures, strict=True)]  # fmt: skip
     alike = len(words[0] & words[1]) >= _SAME_WORDS * max(1, min(map(len, words)))
@@ -262,6 +279,7 @@ def ground(
         if sentence.worth >= least
         and additions <= set(terms(sentence.text))
         and all(name in question.text or mentions(sentence.text, findable([name])) for name in names)
+        and question.counts(answer) <= question.counts(sentence.text)
     ]
     if not additions or not holders:
         return Grounding(None, "no sentence that fits the question says all of it")

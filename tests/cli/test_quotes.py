@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ragguard.cli.quotes import AskedQuestion, Fit
+from ragguard.cli.quotes import AskedQuestion, Fit, ground
 from ragguard.records import Passage
 from ragguard.text.chunks import HEADING
 from ragguard.text.folder import read_folder
@@ -119,3 +119,26 @@ def test_of_a_sentence_with_the_subject_only_a_neighbour_that_says_more_is_taken
     assert "46 hands" in evidence(halden, "How many hands does Halden Ferries have?").best.text
     only = evidence(halden, "How many cars has Halden Ferries?")
     assert only.question.open_words(only.best) == ["cars"]
+
+
+def test_a_number_of_something_else_is_no_count():
+    berths = Passage("The harbour was dug in 1871. It has 112 berths, and six large ones.", id="harbour.md#1")
+    fees = Passage("A berth costs 340 euros a season.", id="harbour.md#2")
+    question = AskedQuestion("How many berths does the harbour have?")
+    found = question.evidence([berths, fees])
+    assert found.best.text == "It has 112 berths, and six large ones."
+    holders = [
+        ground(f"It has {number} berths.", question, found, [berths, fees]).sentence for number in (340, 112)
+    ]
+    assert holders[0] is None
+    assert holders[1].text == found.best.text
+    assert question.counts("berths: 112; depth: 3 m") == {"112"}
+
+
+def test_numbers_in_words_disagree_as_figures_do():
+    old, new = (
+        Passage(f"Boats are booked at most {days} days ahead.", id=f"{days}.md#1")
+        for days in ("seven", "fourteen")
+    )
+    found = AskedQuestion("How far ahead can boats be booked?").evidence([old, new])
+    assert [found.best.passage, *(rival.passage for rival in found.rivals)] == [old, new]
