@@ -46,8 +46,6 @@ from ragguard.scorers.exam.record import remarks_on
 from ragguard.storage.files.jsonl import writing
 from ragguard.storage.sqlite.overview import SCALE, Overview
 
-BLAMING = ("misled", "overturned", "contested")
-"""The causes that blame passages."""
 BLOCK = 50
 """The number of runs in one block of data."""
 _PAGE_FILES = files("ragguard.analysis") / "page_files"
@@ -190,14 +188,13 @@ def summary(overview: Overview) -> Data:
 
 def _misleading(view: RunView) -> int:
     """Returns how many passages that were read mislead by their utility, or state the wrong answer of the run."""
-    by_words = view.explanation.sources if view.explanation.cause in BLAMING else frozenset()
     by_utility = {
         (hop.number, item.rank)
         for hop in view.hops
         for item in hop.passages
         if item.read and item.effect == "misleads"
     }
-    return len(by_utility | by_words)
+    return len(by_utility | view.explanation.blamed)
 
 
 def _tone(gain: Score | None) -> str:

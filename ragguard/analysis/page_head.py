@@ -39,6 +39,7 @@ class _DocumentCounts:
     text: str = ""
     """The beginning of the passage that did most harm so far."""
     wrong: list[int] = field(default_factory=list)
+    astray: list[int] = field(default_factory=list)
     misleading: list[int] = field(default_factory=list)
     read: int = 0
 
@@ -60,7 +61,8 @@ class PageHead:
 
     def add(self, place: int, view: RunView) -> None:
         """Counts the run at a place of the page."""
-        sources = view.explanation.sources
+        wrong = view.explanation.blamed
+        astray = view.explanation.led_astray if wrong else frozenset()
         if view.misleading:
             self._misleading[place] = view.misleading
         for hop in view.hops:
@@ -71,7 +73,7 @@ class PageHead:
                 counts.paid += worth.paid
                 if worth.lowered:
                     counts.lost.append(place)
-            if any(number == hop.number for number, _ in sources):
+            if any(number == hop.number for number, _ in wrong):
                 counts.misled.append(place)
             if hop.seen.empty:
                 counts.empty.append(place)
@@ -83,7 +85,8 @@ class PageHead:
                 document = self._documents[document_of(passage)]
                 document.read += 1
                 for harm, places in (
-                    ((hop.number, view_of_passage.rank) in sources, document.wrong),
+                    ((hop.number, view_of_passage.rank) in wrong, document.wrong),
+                    ((hop.number, view_of_passage.rank) in astray, document.astray),
                     (view_of_passage.effect == "misleads", document.misleading),
                 ):
                     if harm and places[-1:] != [place]:
@@ -110,7 +113,8 @@ class PageHead:
     def as_data(self, counts: CauseCounts) -> dict[str, Any]:
         """Returns plain data for the page, with the causes of the same runs."""
         documents = sorted(
-            self._documents.items(), key=lambda item: (-len(item[1].wrong), -len(item[1].misleading), item[0])
+            self._documents.items(),
+            key=lambda item: (-len(item[1].wrong), -len(item[1].astray), -len(item[1].misleading), item[0]),
         )
         return {
             "causes": [
@@ -127,9 +131,10 @@ class PageHead:
                 for number, hop in sorted(self._hops.items())[:_SHOWN]
             ],
             "documents": [
-                {"name": name, "text": harm.text, "read": harm.read, "wrong": harm.wrong, "misleading": harm.misleading}
+                {"name": name, "text": harm.text, "read": harm.read, "wrong": harm.wrong, "astray": harm.astray,
+                 "misleading": harm.misleading}
                 for name, harm in documents[:_SHOWN]
-                if harm.wrong or harm.misleading
+                if harm.wrong or harm.astray or harm.misleading
             ],
             "quiet": self._quiet(counts),
             "junk": self._junk(),

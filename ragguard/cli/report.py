@@ -15,7 +15,7 @@ from ragguard.analysis.cause_tables import count_tables
 from ragguard.analysis.figures import write_figures
 from ragguard.analysis.frames import Frame
 from ragguard.analysis.hops import hop_table
-from ragguard.analysis.page import BLAMING, selection_numbers, summary, write_html
+from ragguard.analysis.page import selection_numbers, summary, write_html
 from ragguard.analysis.wording import (
     ShadowStep,
     about_selections,
@@ -29,6 +29,7 @@ from ragguard.cli.follow import follow
 from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_results, show_table
 from ragguard.errors import InvalidInput
 from ragguard.facts.causes import CAUSES, URGENCY, short_words
+from ragguard.facts.explanation import BLAMING
 from ragguard.facts.run_view import RunView
 from ragguard.facts.verdicts import BeliefGain
 from ragguard.lab.labels.corrected import corrected

@@ -118,8 +118,9 @@ def cause_of(view: RunView) -> str:
 def _documents(view: RunView) -> list[DocumentUse]:
     """Returns what each document of a run did, a document that several hops found once."""
     run, explanation = view.run, view.explanation
-    misled = explanation.sources if explanation.cause in ("misled", "overturned") else frozenset()
-    contested = explanation.sources | explanation.stating if explanation.cause == "contested" else frozenset()
+    is_contested = explanation.cause == "contested"
+    misled = frozenset() if is_contested else explanation.blamed
+    contested = explanation.blamed | explanation.stating if is_contested else frozenset()
     led = {
         (one.step_id, one.position)
         for step in run.steps

@@ -27,6 +27,8 @@ Cause = Literal[
 judged, cannot be looked for in texts, or has the reference's words though it was judged wrong."""
 _FAILED = frozenset({"not_found", "missing_hop", "misled", "contested", "not_used", "needless_abstention"})
 """The causes of runs that read something and failed."""
+BLAMING = ("misled", "overturned", "contested")
+"""The causes that blame passages."""
 _LONGEST_SHOWN = 80
 """The most characters of a text that is quoted."""
 
@@ -39,12 +41,24 @@ class Explanation:
     sentences: Sequence[str]
     sources: frozenset[Place] = frozenset()
     """The passages to blame for the wrong answer of a wrong run: those that state it, or led to them."""
+    wrong: frozenset[Place] = frozenset()
+    """The passages that were read and state the wrong answer of a wrong run."""
     stating: frozenset[Place] = frozenset()
     """The passages that were read and state a reference."""
     answering: frozenset[Place] = frozenset()
     """The passages that were read and state the answer, right or wrong."""
     leads: Sequence[LeadPlaces] = ()
     """The words that the queries of hops took from passages."""
+
+    @property
+    def led_astray(self) -> frozenset[Place]:
+        """The passages that led to one with the wrong answer, and do not state it."""
+        return self.sources - self.wrong
+
+    @property
+    def blamed(self) -> frozenset[Place]:
+        """The passages with the wrong answer, if the cause of the run is that it was read."""
+        return self.wrong if self.cause in BLAMING else frozenset()
 
     @property
     def text(self) -> str:
@@ -56,7 +70,8 @@ class Explanation:
         return {
             "cause": self.cause,
             "explanation": self.text,
-            "wrong_passages": [{"hop": hop, "rank": rank} for hop, rank in sorted(self.sources)],
+            "wrong_passages": [{"hop": hop, "rank": rank} for hop, rank in sorted(self.wrong)],
+            "led_astray_by": [{"hop": hop, "rank": rank} for hop, rank in sorted(self.led_astray)],
             "led_by": [
                 {"hop": hop, "words": words, "from": [{"hop": at, "rank": rank} for at, rank in places]}
                 for hop, words, places in self.leads
@@ -83,6 +98,7 @@ def explain_facts(facts: RunFacts) -> Explanation:
         cause,
         [sentence for sentence in (about_answer, hop_sentence(facts.work)) if sentence],
         sources=answer.sources - stating,
+        wrong=frozenset(answer.places) - stating if answer.sources else frozenset(),
         stating=stating,
         answering=frozenset(answer.places),
         leads=[*leads_of(facts)],

@@ -179,7 +179,8 @@ def _hop_view(
             read=read,
             dropped=None if drop is None else drop.reason,
             read_as=0 if read or drop else read_as.get(passage.id, 0),
-            states_wrong=place in explanation.sources,
+            states_wrong=place in explanation.wrong,
+            led_astray=place in explanation.led_astray,
             states_reference=place in explanation.stating,
         )
         tone = words.tone or ("" if verdict is None else tone_of(verdict))

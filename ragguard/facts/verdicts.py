@@ -21,6 +21,8 @@ BRINGS = 0.5
 """The probability of bringing the answer from which a passage without a utility helps."""
 STATES_WRONG = "wrong answer"
 """The verdict on a passage in which the answer of a wrong run stands."""
+LED_ASTRAY = "led astray"
+"""The verdict on a passage that led a later hop to the one with the wrong answer."""
 STATES_REFERENCE = "misleads? has the reference"
 """The verdict on a passage that the model got and that misleads by its utility, though a reference stands in it."""
 _ERRORS = 2
@@ -81,6 +83,7 @@ def passage_verdict(
     dropped: str | None = None,
     read_as: int = 0,
     states_wrong: bool = False,
+    led_astray: bool = False,
     states_reference: bool = False,
 ) -> PassageVerdict:
     """Returns the words about a passage.
@@ -91,6 +94,7 @@ def passage_verdict(
         dropped: The guard's reason, if a guard dropped it.
         read_as: The rank under which the model read it in other words; 0 for none.
         states_wrong: Whether the wrong answer of a wrong run stands in it.
+        led_astray: Whether it is to blame for that answer without stating it.
         states_reference: Whether it was read and a reference stands in it.
     """
     fate = "" if read else "not read"
@@ -100,6 +104,8 @@ def passage_verdict(
         fate = f"read as {read_as}"
     if states_wrong:
         return PassageVerdict(STATES_WRONG, fate, "bad")
+    if led_astray:
+        return PassageVerdict(LED_ASTRAY, fate, "bad")
     if verdict is None:
         return PassageVerdict("", fate)
     if fate:

@@ -54,7 +54,7 @@ def test_all_ways_out_say_the_same(scored):
             for hop, step in enumerate(page["steps"], 1)
             for rank, one in enumerate(step["passages"], 1)
             if one["verdict"] == "wrong answer"
-        } == expected.sources
+        } == expected.wrong
         led = {
             hop for hop, step in enumerate(page["steps"], 1) if "its query took" in "".join(step["remarks"])
         }
@@ -81,7 +81,7 @@ def test_json_has_the_explanation_of_each_run_and_the_scores_of_one(scored):
     (misled,) = [id for id, found in explanations.items() if found.cause == "misled"]
     one = json.loads(ragguard("report", store, "--json", "--run", misled).stdout)
     assert one["wrong_passages"] == [
-        {"hop": hop, "rank": rank} for hop, rank in sorted(explanations[misled].sources)
+        {"hop": hop, "rank": rank} for hop, rank in sorted(explanations[misled].wrong)
     ]
     assert {"answer_correct", "utility"} <= {score["name"] for score in one["scores"]}
     for line in listed.values():
@@ -96,4 +96,4 @@ def test_json_has_the_explanation_of_each_run_and_the_scores_of_one(scored):
 def test_the_source_of_a_wrong_answer_is_marked_whatever_its_utility(scored):
     _, explanations, printed, _ = scored
     assert len(re.findall(r"\+\d\.\d\d   wrong answer\n", printed)) == 1
-    assert sum(len(found.sources) for found in explanations.values()) == printed.count("wrong answer\n")
+    assert sum(len(found.wrong) for found in explanations.values()) == printed.count("wrong answer\n")

@@ -7,7 +7,10 @@ from dataclasses import replace
 import pytest
 
 from ragguard import world
+from ragguard.analysis.page_head import PageHead
+from ragguard.facts.causes import CauseCounts, note_of
 from ragguard.facts.explanation import explain
+from ragguard.facts.run_view import RunView
 from ragguard.records import Passage, RetrievalStep, Run, Score
 from ragguard.world.cases import state
 from ragguard.world.facts import Fact
@@ -66,6 +69,37 @@ def test_the_lie_is_blamed_and_not_the_true_passage_behind_it(run, cause, blamed
     assert (found.cause, found.sources) == (cause, blamed)
     led = "passage 1.2 led" if (1, 2) in blamed else "passage 1.1 led"
     assert (led in found.text) == any(hop == 1 for hop, _ in blamed)
+
+
+def test_wrong_answer_is_the_verdict_on_the_passage_that_states_it_and_not_on_the_one_that_led_there():
+    steps = [
+        RetrievalStep("a", "r", 0, 0, "founder of Kelp Mill", [
+            Passage("Kelp Mill was founded by Mina Dahl.", id="founder"),
+            Passage("Otto Rask painted Kelp Mill.", id="painter"),
+        ]),
+        RetrievalStep("b", "r", 1, 1, "death of Otto Rask", [
+            Passage("Otto Rask died in 1950.", id="other"), Passage("Mina Dahl died in 1930.", id="right"),
+        ]),
+    ]  # fmt: skip
+    run = Run("r", "When did the founder of Kelp Mill die?", ["1930"], "1950", steps)
+    view = RunView(run, [Score("answer_correct", 0.0, "run", "r", label="wrong")])
+    verdicts = {(hop.number, one.rank): one.verdict.words for hop in view.hops for one in hop.passages}
+    assert verdicts == {(1, 1): "", (1, 2): "led astray", (2, 1): "wrong answer", (2, 2): ""}
+    assert view.explanation.text.startswith("Wrong: “1950” is in passage 2.1, to which passage 1.2 led,")
+    told = view.explanation.as_dict()
+    assert told["wrong_passages"] == [{"hop": 2, "rank": 1}]
+    assert told["led_astray_by"] == [{"hop": 1, "rank": 2}]
+    uses = {use.id: use for use in note_of(view).documents}
+    assert [id for id, use in uses.items() if use.contested] == ["other", "right"]
+    head, counts = PageHead(), CauseCounts()
+    head.add(0, view)
+    counts.add(note_of(view))
+    data = head.as_data(counts)
+    assert [(one["name"], one["wrong"], one["astray"]) for one in data["documents"]] == [
+        ("other", [0], []),
+        ("painter", [], [0]),
+    ]
+    assert [hop["misled"] for hop in data["hops"]] == [[], [0]]
 
 
 def astray(case, seed, *, gold_too, pool):

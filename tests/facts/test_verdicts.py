@@ -26,6 +26,7 @@ def test_a_utility_has_to_be_large_and_two_errors_from_zero(utility, stderr, ver
         ("misleads", {}, "misleads", "bad"),
         ("misleads", {"states_reference": True}, "misleads? has the reference", "doubtful"),
         ("helps", {"states_wrong": True}, "wrong answer", "bad"),
+        ("helps", {"led_astray": True}, "led astray", "bad"),
         ("misleads", {"read": False, "dropped": "utility -0.80 < -0.20"},
          "would mislead; dropped: utility -0.80 < -0.20", ""),
         ("helps", {"read": False}, "would help; not read", ""),
