@@ -382,4 +382,4 @@ async def test_texts_in_a_language_without_declared_phrases_are_warned_of_once(c
     assert "phrases" not in caplog.text
     for _ in range(2):
         await pipeline(scorers=["utility"]).results(german)
-    assert caplog.text.count("only English phrases for “I don't know” are declared") == 1
+    assert caplog.text.count("only English phrases for “I don't know” are known") == 1
