@@ -35,8 +35,7 @@ ANNOTATIONS = "annotations"
 """Metadata key of a run that was read from a trace: what people said of it there, each with `name`, `label`, `score`,
 `by` and `at`; never what a model or code said."""
 MODEL_CALLS = "model_calls"
-"""Metadata key of a run that was read from a trace: the calls of models there, each with its model, and its tokens,
-cost and time as far as these are known."""
+"""Metadata key of a run from a trace: its calls of models, each with the model and, if known, tokens, cost and time."""
 K_ERROR = "ragguard.k_error"
 """Metadata key of a step whose `k=` cannot be right: what is wrong. No score that needs K is given for the step."""
 GRADE_ERROR = "ragguard.grade_error"
@@ -268,23 +267,25 @@ class RetrievalStep:
     trace: TraceContext | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     k: int | None = None
-    """The number of passages for which there was a place in the prompt, as the retriever was asked or a reranker chose.
-    None: not known; see `places`."""
+    """The passages that the prompt has a place for, as a retriever was asked or a reranker chose; None: not known."""
     advice: Advice | None = None
     """The latest advice that was given after the step."""
     led_by: list[Lead] | None = field(default=None, compare=False)
-    """The words that the query took from passages of earlier steps. None: not looked for yet; runs from a store and
-    scored runs have it, and `ragguard.facts.leads.with_leads` fills it in."""
+    """The words that the query took from earlier passages, by `ragguard.facts.leads.with_leads`; None: not known."""
 
     def __post_init__(self) -> None:
         """Replaces a single passage or text by a list of one: a text is a sequence and would be split up."""
         self.passages, self.candidates = _passages(self.passages), _passages(self.candidates)
 
     @property
+    def retrieved(self) -> list[Passage]:
+        """All passages that were retrieved: the candidates, or the passages of a step that names no candidates."""
+        return self.candidates or self.passages
+
+    @property
     def places(self) -> int:
-        """The number of places in the prompt, K: `k` where it is known, else how many passages there were before a
-        guard dropped some. A reranker or a cut that chose some sets K to their number; where nothing is left, K is the
-        number of candidates. 0 for a step whose `k` cannot be right, and if nothing was retrieved and `k` is None."""
+        """The number of places in the prompt, K: `k`, or the passages before a guard dropped some, as a reranker or a
+        cut chose them, or the candidates. 0 if `k` cannot be right, or nothing was retrieved and `k` is None."""
         if K_ERROR in self.metadata:
             return 0
         decision = self.decision

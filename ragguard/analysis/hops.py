@@ -224,7 +224,7 @@ def _outcome(step: RetrievalStep, *, scored: bool) -> str:
     """Returns in words the state of a hop that has no scores of its own."""
     if step.error or step.status != "ok":
         return ": ".join(filter(None, [step.status, line_of(step.error or "")]))
-    if not (step.passages or step.candidates):
+    if not step.retrieved:
         return "nothing was found"
     if not step.passages and not step.decision:
         return "the model read none of them"

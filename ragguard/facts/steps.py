@@ -102,7 +102,7 @@ def _read_candidates(candidates: Sequence[Hashable], given: Sequence[Hashable]) 
 
 def view_step(step: RetrievalStep, cap: int, turn: int = 0) -> StepView:
     """Returns the view of a step; finds the model's passages among the candidates by id and text, each once."""
-    everything = list(step.candidates or step.passages)
+    everything = list(step.retrieved)
     candidates = len(everything)
     got = _read_candidates(
         *([(passage.id, passage.text) for passage in some] for some in (everything, step.passages))

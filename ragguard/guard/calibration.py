@@ -108,7 +108,7 @@ def examples_of(steps: Iterable[RetrievalStep]) -> list[Example]:
     """Returns an example for each step in which every candidate is known to be gold or not."""
     found = []
     for step in steps:
-        passages = step.candidates or step.passages
+        passages = step.retrieved
         flags = [gold_of(passage) for passage in passages]
         if passages and None not in flags:
             found.append(Example(step.query, passages, [bool(flag) for flag in flags]))

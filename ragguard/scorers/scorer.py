@@ -130,7 +130,7 @@ def capture_failures(run: Run) -> list[Failure]:
     each step that gave more passages than are captured."""
     found: list[Failure] = []
     for step in run.steps:
-        facts, passages = step.metadata, step.candidates or step.passages
+        facts, passages = step.metadata, step.retrieved
         wrong = [facts[K_ERROR]] if K_ERROR in facts else []
         wrong += [passage.metadata[GRADE_ERROR] for passage in passages if GRADE_ERROR in passage.metadata]
         errors = [("InvalidInput", message) for message in wrong]

@@ -121,7 +121,7 @@ def view_run(run: Run, setting: Setting) -> View:
     kept: list[StepView] = []
     over: list[RetrievalStep] = []
     for turn, step in numbered(run.steps):
-        retrieved = bool(step.candidates or step.passages)
+        retrieved = bool(step.retrieved)
         if not retrieved and step.status != "ok":
             continue
         # Each kind has the cap for itself: empty steps, which cost no prompt, take no place from the others.

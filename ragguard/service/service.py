@@ -185,7 +185,6 @@ class Service:
             most_waiting=settings.queue_size,
             scored=settings.scored,
         )
-        self._scored = settings.scored
         self.redactor = redactor = Redactor(settings.redact, self.faults)
         self.intake = Intake(
             settings, self.store, faults=self.faults, redactor=redactor,
@@ -283,7 +282,7 @@ class Service:
             degraded=bool(self.store.outage),
             seconds=time.monotonic() - began,
             retrying=left.retrying,
-            unscored=counts["runs_unscored" if self._scored else "runs_captured"],
+            unscored=counts["runs_unscored" if self.settings.scored else "runs_captured"],
             unsampled=here.counts["unsampled"],
             cut_short=here.counts["cut_short"],
             undelivered=self.delivery.undelivered(),
@@ -359,7 +358,7 @@ class Service:
 
     def _started(self) -> None:
         at_exit(self, Ending(self.flush, self.close, min(self.settings.exit_timeout, LONGEST_WAIT)))
-        if self._scored:
+        if self.settings.scored:
             self._worker.start()
             if isinstance(self.settings.scoring.engine, str) and self.settings.scoring.scorers != ():
                 self._examining = SCORER.submit(self.pipeline.get().examine_unknown())

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from ragguard.errors import InvalidInput
 from ragguard.facts.scores import that_count
-from ragguard.records import RetrievalStep, Score, ScoredRun
+from ragguard.records import Score, ScoredRun
 
 METRIC_OF: Mapping[str, str] = {
     "relevance": "p_relevant",
@@ -111,7 +111,7 @@ def run_items(scored: ScoredRun, kind: str) -> Iterator[LabelItem]:
                 yield LabelItem(place, run.question, run.answer, judged=score.value, judge=score.engine)
             continue
         step, position = steps.get(score.step_id), score.position or 0
-        texts = [] if step is None else _candidates(step)
+        texts = [] if step is None else [passage.text for passage in step.retrieved]
         if step is None or not 0 < position <= len(texts) or score.label == "given":
             continue
         place, query = (kind, run.id, step.id, position), step.query or run.question
@@ -134,7 +134,7 @@ def _coverage_items(scored: ScoredRun) -> Iterator[LabelItem]:
             rated[score.sub_question].append(score)
     steps = scored.run.steps
     texts = dict.fromkeys(passage.text for step in steps for passage in step.passages)
-    places = {(step.id, at): text for step in steps for at, text in enumerate(_candidates(step), 1)}
+    places = {(step.id, at): passage.text for step in steps for at, passage in enumerate(step.retrieved, 1)}
     for number, some in sorted(rated.items()):
         read = [one.value for one in some if places.get((one.step_id, one.position or 0)) in texts]
         place = ("coverage", scored.run.id, "", number + 1)
@@ -182,7 +182,3 @@ def in_order_of_worth(items: Sequence[LabelItem], number: int, seed: int = 0) ->
 
 def _draw(item: LabelItem, seed: int) -> bytes:
     return hashlib.sha256(repr((seed, item.place)).encode("utf-8", "surrogatepass")).digest()
-
-
-def _candidates(step: RetrievalStep) -> list[str]:
-    return [passage.text for passage in (step.candidates or step.passages)]

@@ -231,7 +231,7 @@ def with_labels(runs: Iterable[Run], labels: Sequence[Label]) -> Iterator[Run]:
 
 def _labelled_step(run: Run, step: RetrievalStep, known: Mapping[Place, Label]) -> RetrievalStep:
     gold: dict[str, bool] = {}
-    for position, passage in enumerate(step.candidates or step.passages, 1):
+    for position, passage in enumerate(step.retrieved, 1):
         if label := known.get(("relevance", run.id, step.id, position)):
             check_text(label, digest_of("relevance", step.query or run.question, passage.text))
             gold[passage.text] = label.value > 0.5
