@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 
 import pytest
+from support.commands import ragguard
 from support.program import run_program
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
@@ -17,6 +18,7 @@ from ragguard.errors import EngineUnreachable, InvalidInput, SchemaMismatch, Sto
 from ragguard.metrics import ENGLISH, Language
 from ragguard.records import RetrievalStep
 from ragguard.scorers.plan import Plan
+from ragguard.storage.source import open_source
 
 GERMAN = Language(articles=("das",), abstentions=("Weiß nicht.",))
 
@@ -408,3 +410,24 @@ async def test_run_from_elsewhere_that_breaks_the_schema_is_refused_alone():
         assert [run.id for run in rg.runs()] == ["right"]
     assert list(refused) == ["wrong"]
     assert "k: got 1" in str(refused["wrong"])
+
+
+@pytest.mark.parametrize("engine", [None, "nano"])
+def test_words_need_no_model_and_none_is_named_behind_their_scores(tmp_path, engine):
+    with RagGuard(engine, scorers=["words"], store=tmp_path / "s.db") as rg:
+        with rg.run("Who founded the mill?", references="Ada Berg") as run:
+            run.retrieved("Who founded the mill?", [Passage("Ada Berg founded the mill.")])
+            run.answered("Ada Berg")
+        report = rg.flush(30)
+        assert (bool(report), report.scored, report.failed) == (True, 1, 0), report
+        assert {(one.name, one.value) for one in rg.scores(run.id)} >= {
+            ("answer_correct", 1.0),
+            ("ungrounded", 0.0),
+        }
+        assert asyncio.run(rg.score(rg.runs()[0])).failures == []
+    assert [one.engines for one in open_source(tmp_path / "s.db").overviews()] == [[]]
+    assert "The numbers are those of" not in ragguard("report", tmp_path / "s.db").stdout
+    with pytest.raises(
+        InvalidInput, match=r'engine: got None; allowed: a model for the scorers; .* only by "words"'
+    ):
+        RagGuard(engine=None, scorers=["words", "belief"], store=None)

@@ -138,9 +138,7 @@ class ScoringPipeline:
         failures: list[Result] = []
         able: list[Scorer] = []
         for scorer in scorers:
-            # The models that it asks, and those that decide prompts and windows.
-            models = getattr(scorer, "models", MODELS)
-            needed = {"engine", *(() if self._prompts else ("judge",)), *models} if models else set[str]()
+            needed = self._needed_by(scorer)
             if faults := [missing[model] for model in MODELS if model in missing and model in needed]:
                 failures.append(failure_of(scorer.name, run, faults[0]))
             else:
@@ -151,6 +149,11 @@ class ScoringPipeline:
         self._warn_of_language(run)
         found = await self._run(able, view_run(run, setting), self._models(priority))
         return [*found, *failures]
+
+    def _needed_by(self, scorer: Scorer) -> set[str]:
+        """Returns the models that a scorer asks, and those that decide its prompts and windows."""
+        models = getattr(scorer, "models", MODELS)
+        return {"engine", *(() if self._prompts else ("judge",)), *models} if models else set()
 
     def _models(self, priority: int, deadline: float | None = None) -> Models:
         return Models(self._engine, self._judge, self._entailer, priority, deadline=deadline)
@@ -183,8 +186,9 @@ class ScoringPipeline:
         return prices.plan + Plan({}, failures, 1, unreachable=tuple(unreachable))
 
     async def identity(self) -> Identity:
-        """Returns the identity of the scores of this pipeline; raises where an engine cannot be reached."""
-        setting = await self._ready()
+        """Returns the identity of the scores of this pipeline; raises if an engine that is asked cannot be reached."""
+        asks = not self._scorers or any(map(self._needed_by, self._scorers))
+        setting = await self._ready() if asks else (await self._reach())[0]
         return Identity(
             setting.engine.fingerprint,
             setting.judge.fingerprint,

@@ -76,7 +76,7 @@ class ScoringSettings:
     """The model that is asked: `nano`, `smol`, the address of an OpenAI-compatible server (`http://HOST:PORT/v1`,
     optionally with `#MODEL`), `vllm:MODEL`, `hf:MODEL`, `gguf:FILE`, or an Engine; `auto` chooses as `connect` says,
     and a log line says what. Nothing else is asked before the first run is scored. None: runs are captured, and sent
-    where `otlp` says, and scored elsewhere."""
+    where `otlp` says, and scored elsewhere; or scored here by `scorers=["words"]`."""
     engine_args: Mapping[str, Any] | None = None
     """vLLM's own engine arguments, if the engine is `vllm:MODEL`."""
     effort: Effort | None = field(
@@ -134,11 +134,12 @@ class ScoringSettings:
     def __post_init__(self) -> None:
         """Refuses values that are wrong for any models."""
         if self.engine is None:
-            if self.scorers:
-                raise InvalidInput(
-                    "engine", None, "a model for the scorers; without one, runs are only captured"
+            if any(name != "words" for name in self.scorers or ()):
+                allowed = (
+                    'a model for the scorers; without one, runs are captured, and scored only by "words"'
                 )
-            object.__setattr__(self, "scorers", ())
+                raise InvalidInput("engine", None, allowed)
+            object.__setattr__(self, "scorers", self.scorers or ())
         if not isinstance(self.scorers, list | tuple | None):
             raise InvalidInput("scorers", self.scorers, 'a list of names and Scorers, such as ["utility"]')
         if not isinstance(self.caps, Caps | None):

@@ -174,7 +174,7 @@ class Configuration(ServiceSettings):
     @property
     def forwards(self) -> bool:
         """True where runs are captured alone and sent to a service that scores them."""
-        return self.scoring.engine is None and self.otlp is not None
+        return self.scoring.engine is None and not self.scoring.scorers and self.otlp is not None
 
     @property
     def queue_events(self) -> int:

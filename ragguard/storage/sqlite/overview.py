@@ -16,6 +16,7 @@ from functools import cached_property
 from ragguard.facts.run_view import RunView
 from ragguard.facts.scores import Way
 from ragguard.records import CUT_TOKENS, LEFT_OUT, PROVISIONAL, Level, Score, ScoredRun, Usage
+from ragguard.scorers.answer_words import AnswerWords
 from ragguard.storage.sqlite.layout import Data
 from ragguard.storage.sqlite.rows import check_types, chunks, failures_at, origins_of, runs_at, usage_of
 from ragguard.storage.sqlite.score_rows import IS_PROVISIONAL, left_out, ways_at
@@ -105,7 +106,9 @@ def overviews_at(
     for row in gathered:
         overview, of_run = found[row["run"]], [origins[number] for number in _origins_in(row)]
         overview.usage = _sum(row["usages"].split("\n"))
-        overview.engines = sorted({engine for _, engine, *_ in of_run} - {""})
+        overview.engines = sorted(
+            {engine for _, engine, _, scorer, *_ in of_run if scorer != AnswerWords.name} - {""}
+        )
         overview.take_scores(row)
         if len({origin[3:5] for origin in of_run}) > len({origin[3] for origin in of_run}):
             several.append(row["run"])
