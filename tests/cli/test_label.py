@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from support.browser import CHROMIUM, chromium
@@ -11,7 +13,7 @@ from support.judged_runs import fill_in, graded_runs, judged_runs
 from support.polling import eventually
 from support.stored import scored_store
 
-from ragguard.lab.labels.items import in_order_of_worth, items_of
+from ragguard.lab.labels.items import METRIC_OF, in_order_of_worth, items_of
 from ragguard.lab.labels.label_file import line_of, read_label_file
 from ragguard.storage.source import open_source
 
@@ -33,6 +35,14 @@ def sheet(tmp_path):
     right = store_of(tmp_path / "a.db")
     write_sheet(tmp_path / "a.db", tmp_path / "labels.jsonl", 40)
     return tmp_path, right
+
+
+def test_page_names_the_kinds_that_the_option_takes():
+    page = (Path(__file__).parents[2] / "docs/how-to/labels.md").read_text(encoding="utf-8")
+    table = page.partition("| `--kind` |")[2].partition("\n\n")[0]
+    rows = [re.findall(r"`(\w+)`", row) for row in table.splitlines()[2:]]
+    assert {kind: metric for kind, metric, *_ in rows} == METRIC_OF
+    assert "| `relevance` (default) |" in table
 
 
 def test_labels_correct_the_report(sheet):
