@@ -10,6 +10,7 @@ import ast
 import io
 import json
 import math
+import re
 import shlex
 import tokenize
 from collections import Counter
@@ -39,6 +40,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 NEEDED = ("question", "contexts")
 _SEPARATORS = ("|", ";", "\n\n")
 """The texts that may stand between contexts in one cell; they are only named, since a text may hold them as well."""
+_NOTE = re.compile(r"""\[[^\["'{\]]*\]\s*[^\s\]]""")
+"""A note in brackets with which a text may begin, as in "[1] Oslo is …"; no list begins so."""
 
 
 @dataclass(slots=True)
@@ -130,6 +133,10 @@ class Columns:
         if len(items) == 1 and items[0] is cell and isinstance(cell, str):
             if self.separator:
                 return [part for part in map(str.strip, cell.split(self.separator)) if part]
+            if cell.lstrip()[:1] == "[" and not _NOTE.match(cell.lstrip()):
+                raise InvalidInput(
+                    self.names["contexts"], cell, 'a list in JSON, such as ["a", "b"], or a text'
+                )
             for separator in _SEPARATORS:
                 if separator in cell.strip():
                     self.remarks[_NOT_SPLIT.format(name=self.names["contexts"])] += 1

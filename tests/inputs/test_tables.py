@@ -80,6 +80,16 @@ def test_contexts_in_one_cell(cell, texts):
     assert facts(run)[1] == texts
 
 
+@pytest.mark.parametrize(
+    "cell", ["[kaputt", '["Ada did.", "Bo', "[Ada did., Bo too.]", '["Ada did."] and more']
+)
+def test_a_cell_that_begins_like_a_list_and_is_none_is_named_with_its_line(tmp_path, cell):
+    rows = [{"question": "Who?", "contexts": text} for text in (cell, "[1] Ada did [it].", "[sic]: Ada did.")]
+    first, *others = RunReading(written(tmp_path / "a.csv", rows)).lines()
+    assert str(first.problem).startswith(f"line 2, contexts: got {cell!r}; allowed: a list in JSON")
+    assert [len(line.run.steps[0].passages) for line in others] == [1, 1]
+
+
 def test_ids_references_and_other_columns_are_kept():
     row = {
         **RAGAS,
