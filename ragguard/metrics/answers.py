@@ -119,6 +119,8 @@ _SMALL_WORD = 3
 _CLAUSE = re.compile(r"[.,;:!?()\n—–]+")
 _LABELS = (ABSTENTION, ABSTENTION.replace("-", " "))
 """How ragguard's own prompts tell a model to abstain, whatever the language."""
+_EMPTY = "Empty Response"
+"""LlamaIndex's answer if nothing was retrieved, whatever the language."""
 _BETWEEN = 2
 """The most words between an ending and the name of a source, as in "not mentioned in the provided passages"."""
 
@@ -127,7 +129,9 @@ class _Phrases:
     """The phrases of a language by which abstentions are recognised, as normalised words."""
 
     def __init__(self, language: Language) -> None:
-        lists = asdict(language) | {"abstentions": (*language.abstentions, *_LABELS)}
+        lists = asdict(language) | {
+            "abstentions": (*language.abstentions, *_LABELS), "blanks": (*language.blanks, _EMPTY),
+        }  # fmt: skip
         self._known = {
             kind: {tuple(normalise(phrase, language).split()) for phrase in phrases}
             for kind, phrases in lists.items()

@@ -107,6 +107,8 @@ def test_another_language_is_declared():
     assert m.is_abstention("No response.", m.Language())
     assert not m.is_abstention("NO-RESPONSE, aber es war Oslo.", GERMAN)
     assert not m.is_abstention("Oslo", m.Language())
+    assert m.is_abstention("Empty Response", GERMAN), "LlamaIndex's answer if nothing was retrieved"
+    assert not m.is_abstention("Empty response bodies", GERMAN)
 
 
 ABSTENTIONS, FURTHER, ANSWERS = (
