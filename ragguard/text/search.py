@@ -15,9 +15,11 @@ import numpy as np
 from ragguard.records import Passage
 from ragguard.text.language import COMMON
 
+_FUNCTION_CHARACTERS = frozenset("的了是在和与與或也就而及之其这這那哪谁誰什么麼吗嗎呢吧个個一有何怎为爲為")
+"""The characters of Chinese that say nothing about a text's subject, as `COMMON` does for English."""
 _IDEOGRAPHS = "\u3040-\u30ff\u4e00-\u9fff"
 _WORD = re.compile(rf"[{_IDEOGRAPHS}]|\d+(?:[.,:]\d+)+|[^\W_{_IDEOGRAPHS}]+")
-_ENDINGS = "ations ation ments ment ings ing ions ion ies ied ers ed er es ly s e y".split()
+_ENDINGS = "ations ation ments ment lying lies lied ings ing ions ion ies ied ers ed er es ly s e y".split()
 _VERBS = (
     "begin began begun, break broke broken, bring brought, build built, buy bought, choose chose chosen, "
     "drive drove driven, eat ate eaten, get got, give gave given, go went gone, hold held, keep kept, know knew known, "
@@ -38,8 +40,8 @@ def stem(word: str) -> str:
 
 
 def content_words(text: str) -> list[str]:
-    """Returns the words of a text in their order, without the most common ones of English."""
-    return [word for word in _WORD.findall(text) if word.lower() not in COMMON]
+    """Returns the words of a text in their order, without the most common ones of English and Chinese."""
+    return [word for word in _WORD.findall(text) if word.lower() not in COMMON | _FUNCTION_CHARACTERS]
 
 
 def terms(text: str) -> list[str]:

@@ -30,10 +30,22 @@ def test_name_of_the_file_is_searched_too():
 
 @pytest.mark.parametrize(
     "forms",
-    ["keep keeps kept keeping", "leave leaves leaving", "founder founded", "teach taught", "city cities"],
+    [
+        "keep keeps kept keeping",
+        "leave leaves leaving",
+        "founder founded",
+        "teach taught",
+        "city cities",
+        "apply applies applied applying",
+        "family families",
+    ],
 )
 def test_forms_of_a_word_are_one_term(forms):
     assert len({stem(form) for form in forms.split()}) == 1
+
+
+def test_characters_without_a_meaning_of_their_own_are_no_terms():
+    assert terms("挪威的首都是哪一座") == ["挪", "威", "首", "都", "座"]
 
 
 def test_numbers_stay_whole():
