@@ -22,3 +22,10 @@ def test_every_promise_names_one():
     promises = [row for row in rows if "What holds" not in row and "---" not in row]
     assert len(promises) > 20
     assert [row for row in promises if "`tests/" not in row] == []
+
+
+def test_no_sentence_is_longer_than_forty_words():
+    lines = re.sub(r"\n  (?=\S)", " ", PAGE).splitlines()
+    promises = [line.partition(" | `tests/")[0].strip("|- ") for line in lines]
+    sentences = [sentence for text in promises for sentence in re.split(r"(?<=[.!?])\s+", text)]
+    assert [sentence for sentence in sentences if len(sentence.split()) > 40] == []

@@ -275,7 +275,7 @@ def posting(service, path, body):
 @pytest.mark.slow
 @pytest.mark.parametrize("scorers", ["none", "utility"])
 def test_many_lines_hold_up_neither_healthz_nor_the_end(tmp_path, scorers):
-    """The end takes 3 s on an idle machine, where 5 are allowed; the bounds here are for a machine that is busy."""
+    """The end takes 3 s on an idle machine, where 5 are allowed; the 8 s here are for a machine that is busy."""
     line = b'{"id": "%d", "question": "who?", "steps": [{"query": "who", "passages": ["a", "b"]}]}\n'
     lines = gzip.compress(b"".join(line % number for number in range(150_000)))
     with (
