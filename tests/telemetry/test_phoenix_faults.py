@@ -40,7 +40,7 @@ async def test_an_explanation_leaves_only_if_texts_may(content):
 
     await sink(answer, capture_content=content).submit(two_hops())
     assert ("secret" in "".join(bodies)) is content
-    assert "gain less a third of the harm" in "".join(bodies) or content
+    assert "gain minus a third of the harm" in "".join(bodies) or content
 
 
 async def test_no_document_score_that_phoenix_cannot_show_is_sent():
