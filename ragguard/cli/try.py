@@ -33,6 +33,7 @@ from ragguard.storage.source import open_source
 from ragguard.storage.sqlite.score_rows import RunMeans
 from ragguard.text.chunks import WORDS
 from ragguard.text.folder import Texts, read_folder
+from ragguard.text.language import ABSTENTION
 from ragguard.text.numbers import as_shown
 from ragguard.text.plain import counted
 from ragguard.text.search import Search
@@ -41,7 +42,8 @@ K = 3
 """The passages of one search."""
 ANSWER_TOKENS = 32
 SCORING_S = 600.0
-LEGEND = "\nfit: how well a passage matches the search's query (0 = not at all, above 2 = well)"
+LEGEND = "fit: how well a passage matches the search's query (0 = not at all, above 2 = well)"
+NOT_READ = "not read: the answer above does not rest on the passage, or there is no answer"
 _LOADING = 1_200
 """The tokens that could be read in the time of all that is done once: a small model is loaded, the page is written."""
 _ASKED = 350
@@ -122,7 +124,8 @@ def run(
                         update(advance=1)
         except KeyboardInterrupt:
             code = 130
-        say(f"\n{why_unjudged}" if why_unjudged else LEGEND if reader.is_small else "")
+        fit = LEGEND if reader.is_small else ""
+        say("\n" + "\n".join(filter(None, (why_unjudged or fit, NOT_READ))))
         if len(ways) > 1 and means[1]:
             say_better(*means)
         page = out / "report.html"
@@ -244,8 +247,7 @@ class Trial:
             for query, results in searches:
                 read = [passage for passage in results if passage in reply.read]
                 run.retrieved(query, read, candidates=results, k=len(results) or None)
-            if reply.answer:
-                run.answered(reply.answer)
+            run.answered(reply.answer or ABSTENTION)
         return Asked(question, run.id, passages, reply)
 
     def _answer(

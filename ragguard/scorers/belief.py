@@ -140,9 +140,12 @@ class Belief:
             self.by == "likelihood"
             and not target.references
             and not view.references
+            and not (
+                view.run.answer or ""
+            ).strip()  # an abstention is no failure: it gives nothing to believe
             and view.run.status != "open"
         ):
-            neither = "the run has neither references nor an answer, other than an abstention, to be believed"
+            neither = "the run has neither references nor an answer to be believed"
             writer.fail(ScoringError(f"{neither}; give references"), "likelihood, credit, joint_gain")
         can = self.by == "likelihood" or "continuations" in setting.engine.capabilities
         likely_too = bool(self.by != "samples" and target.references and can)

@@ -121,7 +121,11 @@ def test_a_sentence_that_fits_poorly_is_called_the_nearest_and_no_answer(
     assert "The nearest sentence, which may or may not answer: " in said
     assert f"{why}" in said
     assert f"“{nearest}”" in said
-    assert [one.run.answer for one in read_scored(out / "ragguard.db")] == [None]
+    assert "not read: the answer above does not rest on the passage, or there is no answer" in said
+    (declined,) = read_scored(out / "ragguard.db")
+    assert declined.run.answer == "NO-RESPONSE"
+    # nano has no prompt for the fit; that there is nothing to believe is no failure.
+    assert [failure.scorer for failure in declined.failures] == ["fit"]
 
 
 def says(answer):

@@ -168,6 +168,8 @@ async def test_a_run_with_nothing_to_believe_is_a_failure_that_says_so():
     run = a_run([FOUNDER], [BIRTH], references=(), answer=None)
     (failure,) = await results(run, Belief(by="likelihood"))
     assert "neither references nor an answer" in failure.message
+    abstained = await results(replace(run, answer="I don't know."), Belief(by="likelihood"))
+    assert [one for one in abstained if isinstance(one, Failure)] == [], "an abstention is no failure"
 
 
 async def test_credit_is_by_likelihood_where_answers_are_drawn_unless_told():
