@@ -17,6 +17,7 @@ from ragguard.errors import InvalidInput
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.mean_differences import mean_tests
 from ragguard.metrics.registry import METRICS
+from ragguard.scorers.answer_words import AnswerWords
 from ragguard.storage.source import read_means
 from ragguard.storage.sqlite.score_rows import RunMeans, Series, titles
 from ragguard.text.language import normalise
@@ -155,6 +156,7 @@ def compare(
         notes=[
             *_on_other_k(before, after, shared, int(other_k.sum()), [named[both[row]] for row in counting]),
             *_notes(before, after, shared, named, named.keys() - set(both)),
+            *_on_undecided_answers(before, after, shared),
         ],
         causes=cause_changes(before.causes, after.causes, shared),
         rose=rose,
@@ -178,6 +180,21 @@ def _on_other_k(
         f"K is {before.k(shared):.1f} before and {after.k(shared):.1f} after: on {questions:,} of {len(shared):,} "
         f"questions with another K these are not compared: {', '.join(sorted(metrics))}."
     ]
+
+
+def _on_undecided_answers(before: Questions, after: Questions, shared: Sequence[str]) -> list[str]:
+    """Returns the sentence about answers that words leave open, if they were asked of no judge."""
+    for series in before.values.keys() & after.values.keys():
+        sides = [side.values[series] for side in (before, after)]
+        compared = sum(all(question in side for side in sides) for question in shared)
+        origins = before.origins[series] | after.origins[series]
+        by_words = all(f", {AnswerWords.name} " in origin for origin in origins)
+        if series.name == "answer_correct" and by_words and compared < len(shared):
+            return [
+                f"answer_correct is compared on {compared:,} of {len(shared):,} questions: words do not decide "
+                "the others, or these have no short reference; `ragguard score … --scorers coverage` asks a judge."
+            ]
+    return []
 
 
 def _notes(

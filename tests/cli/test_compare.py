@@ -160,3 +160,17 @@ def test_a_list_begins_with_the_most_misled_where_any_is(tmp_path):
     ).output
     assert "3 runs, what needs a person first" in listed
     assert listed.index("number 2?") < min(listed.index("number 1?"), listed.index("number 3?"))
+
+
+def test_answers_that_words_leave_open_are_said_with_the_way_out(tmp_path):
+    answers = ["Captain Berg"] * 6 + ["Captain Bo"] * 4
+    for name, context in (("a", "Mills have leaders."), ("b", "Ada Berg leads.")):
+        rows = [f"Who leads mill {at}?,{context},{answer},Captain Berg" for at, answer in enumerate(answers)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["question,contexts,answer,reference", *rows]))
+        words = ("score", tmp_path / f"{name}.csv", "-e", "nano", "--scorers", "words")
+        ragguard(*words, "-s", tmp_path / f"{name}.db")
+    said = " ".join(ragguard("compare", tmp_path / "a.db", tmp_path / "b.db").output.split())
+    assert (
+        "answer_correct is compared on 6 of 10 questions: words do not decide the others, or these have no "
+        "short reference; `ragguard score … --scorers coverage` asks a judge." in said
+    ), said
