@@ -41,6 +41,8 @@ _FIGURE = (
 )
 _COUNTED = re.compile(r"\bhow\s+many\s+(\w+(?:\s+\w+)?)", re.IGNORECASE)
 """The things that a question counts: "paying members" of "How many paying members …"."""
+_WHICH_ONE = re.compile(r"\bwhich\s+ones?\b", re.IGNORECASE)
+"""A question word whose "one" names nothing."""
 _TIME = re.compile(r"\b(?:when|(?:what|which)\s+(?:year|date|day|month))\b", re.IGNORECASE)
 _PERSON = re.compile(r"\b(?:who|whom|whose)\b", re.IGNORECASE)
 _NUMBER = re.compile(
@@ -98,7 +100,8 @@ class AskedQuestion:
 
     def __init__(self, text: str, search: Search | None = None) -> None:
         self.text = text
-        self.words = list(dict.fromkeys(content_words(_ASKED.sub(" ", text)))) or content_words(text)
+        asks = _WHICH_ONE.sub(" ", _ASKED.sub(" ", text))
+        self.words = list(dict.fromkeys(content_words(asks))) or content_words(text)
         self.terms = list(dict.fromkeys(map(stem, self.words)))
         self._rarity = search.index.rarity if search is not None else lambda word: 1.0
 

@@ -142,3 +142,11 @@ def test_numbers_in_words_disagree_as_figures_do():
     )
     found = AskedQuestion("How far ahead can boats be booked?").evidence([old, new])
     assert [found.best.passage, *(rival.passage for rival in found.rivals)] == [old, new]
+
+
+@pytest.mark.parametrize(("question", "text", "missing"), [
+    ("Which one applies before tax?", "Apply the discount before tax.", []),
+    ("挪威的首都是哪一座城市?", "挪威的首都奥斯陆位于峡湾。", ["座", "城", "市"]),
+])  # fmt: skip
+def test_only_words_that_a_text_could_have_are_missing(question, text, missing):
+    assert AskedQuestion(question).evidence([Passage(text)]).missing == missing
