@@ -1,10 +1,11 @@
 """Tells by words alone whether an answer is right, as people judge it, or that words do not decide.
 
 An answer that holds a reference is right, also if it says more. Names in another order or without the middle one,
-other spellings of numbers and dates, and a short answer that stands in a long reference are right as well. An answer
-that shares no word with a reference that is a name, or has another number, is wrong. Between them words do not decide:
-a part of the reference's words, a reference that the question holds already, a negation or a second candidate beside
-it. docs/reference/scorers.md has how often people agree.
+other spellings of numbers and dates, quantities in other units, and a short answer that stands in a long reference are
+right as well. An answer that shares no word with a reference that is a name, or has another number, is wrong. Between
+them words do not decide: a part of the reference's words, a reference that the question holds already, a negation, a
+concession or a second candidate beside it, a second quantity with its unit, an abstention before it.
+docs/reference/scorers.md has how often people agree.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ from typing import NamedTuple
 
 from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
-from ragguard.metrics.answers import is_abstention
+from ragguard.metrics.answers import begins_abstaining, is_abstention
 from ragguard.text.answer_words import Words, answer_words, content, is_number, is_small, place_of, stands_in
 from ragguard.text.language import ENGLISH, Language
+from ragguard.text.quantities import is_unit, same_quantity
 
 _NEGATIONS = frozenset("not never no neither nor without isnt wasnt doesnt didnt rather".split())
+_CONCESSIONS = frozenset("although though while whereas despite unlike".split())
+"""Words before a reference that is said in passing."""
+_POLARITY = (("yes",), ("no",))
 _VAGUE = frozenset(
     "century decade approximately about around circa bc prior before after early late mid between nearly over roughly "
     "almost".split()
@@ -36,6 +41,8 @@ _NAME = 4
 ONE_CLAUSE = 8
 """The most words of an answer that is no sentence. In one so short a second candidate beside the reference leaves it
 undecided."""
+_CHOSEN = 4
+"""The most words between "either" and a reference that it leaves open, as in "either Bo Lund or Ada Berg"."""
 _SQUASHED = 6
 """The letters from which a reference is found without word bounds, as in "wasperformed byLady Gaga"."""
 
@@ -64,6 +71,8 @@ def right_by_words(
         for target in targets
         if answer_words(target)
     }
+    if begins_abstaining(answer, language):
+        verdicts = {None if verdict else verdict for verdict in verdicts}
     # One reference is enough; without it, one that is undecided leaves the answer undecided.
     return next((verdict for verdict in (True, None, False) if verdict in verdicts), None)
 
@@ -95,6 +104,7 @@ def contradicts_itself(
 class _AnswerTokens(NamedTuple):
     """The words of an answer, and what the question says already."""
 
+    text: str
     words: Words
     content: Words
     known: frozenset[str]
@@ -106,7 +116,7 @@ class _AnswerTokens(NamedTuple):
     def of(cls, answer: str, question: str) -> _AnswerTokens:
         words = answer_words(answer)
         asked = frozenset(content(answer_words(question)))
-        return cls(words, content(words), frozenset(words), asked, is_list=bool(_LIST.search(answer)))
+        return cls(answer, words, content(words), frozenset(words), asked, is_list=bool(_LIST.search(answer)))
 
     def has(self, word: str) -> bool:
         """Returns whether the answer has a word, or a year with a footnote's digit behind it."""
@@ -125,13 +135,21 @@ def _verdict(
     said: _AnswerTokens, target: str, words: Words, *, is_name: bool, vague: bool, alternatives: Sequence[str]
 ) -> bool | None:
     """Returns whether an answer is right by one reference."""
+    if words in _POLARITY and (words[0] in said.words or said.words[:1] not in _POLARITY):
+        return True if said.words[:1] == words else None
     wanted = content(words)
     in_question = all(word in said.question for word in wanted)
     if place := _found(said, words):
         if in_question and wanted != said.content:
             return None
-        doubtful = _is_negated(place) or (said.is_list and _beside(place, said, alternatives))
+        doubtful = (
+            _is_negated(place)
+            or (said.is_list and _beside(place, said, alternatives))
+            or _has_other_quantity(place, said.words)
+        )
         return None if doubtful else True
+    if not in_question and (same := same_quantity(said.text, target)) is not False:
+        return same
     squashed = "" if any(map(is_number, words)) or in_question else "".join(words)
     if len(squashed) >= _SQUASHED and squashed in "".join(said.words):
         return True
@@ -173,14 +191,33 @@ def _found(said: _AnswerTokens, reference: Words) -> _PlaceInAnswer | None:
 
 
 def _is_negated(place: _PlaceInAnswer) -> bool:
-    """Returns whether a negation stands beside a reference."""
+    """Returns whether a negation stands beside a reference, or words before it that say it in passing only."""
     words, start, end = place
-    return bool(_NEGATIONS & {*words[max(0, start - 2) : start], *words[end : end + 2]})
+    before, behind = {*words[max(0, start - 2) : start]}, {*words[end : end + 2]}
+    return bool((_NEGATIONS | _CONCESSIONS) & before or _NEGATIONS & behind)
+
+
+def _has_other_quantity(place: _PlaceInAnswer, words: Words) -> bool:
+    """Returns whether an answer has another number with the unit of a reference: "30 km/h until 2019, 50 km/h now"."""
+    number, *unit = place.words[place.start : place.end]
+    size = len(unit)
+    return (
+        is_number(number)
+        and bool(unit)
+        and is_unit(unit[0])
+        and any(
+            is_number(word) and word != number and [*words[at + 1 : at + 1 + size]] == unit
+            for at, word in enumerate(words)
+        )
+    )
 
 
 def _beside(place: _PlaceInAnswer, said: _AnswerTokens, alternatives: Sequence[str]) -> set[str]:
-    """Returns the words of a short answer that stand beside a reference, and are not another one's."""
-    if len(said.words) > ONE_CLAUSE:
+    """Returns the words of a short answer, or of a choice, that stand beside a reference, and are not another one's."""
+    if (
+        len(said.words) > ONE_CLAUSE
+        and "either" not in place.words[max(0, place.start - _CHOSEN) : place.start]
+    ):
         return set()
     rest = place.words[: place.start] + place.words[place.end :]
     accepted = {word for target in alternatives for word in answer_words(target)} | said.question

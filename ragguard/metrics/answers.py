@@ -101,6 +101,15 @@ def is_abstention(answer: str, language: Language = ENGLISH) -> bool:
     return len(clauses) == 1 and known.ends(clauses[0])
 
 
+def begins_abstaining(answer: str, language: Language = ENGLISH) -> bool:
+    """Returns whether the first words of an answer abstain, whatever follows: "I don't know who won, but …".
+
+    Lead-ins do not count: "As an AI language model, I do not have …" often stands before a full answer.
+    """
+    words = normalise(answer.replace("-", " "), language).split()
+    return _phrases(language).at("abstentions", words, 0) > 0 and not _is_title(answer)
+
+
 _NOT_APPLICABLE = re.compile(r"n ?/ ?a\.?|n\.a\.", re.IGNORECASE)
 """A mark in a table's cell, which is no word: "Na" is sodium."""
 

@@ -24,10 +24,24 @@ RIGHT = [
     ("Berg", "Doctor Berg"),
     ("24 km", "24 kilometres"),
     ("In the U.S.A.", "USA"),
+    ("two weeks", "14 days"),
+    ("It opens at 14:00.", "2 pm"),
+    ("It opens at 2 p.m.", "14:00"),
+    ("The film lasts 1.5 hours.", "90 minutes"),
+    ("3 hours and 48 minutes", "228 minutes"),
+    ("It cost 1,200,000 dollars.", "$1.2 million"),
+    ("$1.2 million", "1,200,000 dollars"),
+    ("It is minus 5 degrees.", "-5 °C"),
+    ("It is -5 °C.", "minus 5 degrees"),
+    ("23 °F", "-5 °C"),
+    ("It weighs 1900 g.", "1.9 kg"),
+    ("No, not in winter.", "No"),
+    ("I Don't Know How to Love Him", "I Don't Know How to Love Him"),
 ]
 WRONG = [
     ("Bo Lund", "Ada Berg"), ("in 1946", "1945"), ("170", "70"), ("-5", "5"), ("C++", "C"),
     ("15 million", "1.5 million"),
+    ("80 minutes", "90 minutes"), ("$1.5 million", "$1.2 million"), ("3 pm", "2 pm"), ("No.", "Yes"),
     ("I do not know.", "Ada Berg"),
 ]  # fmt: skip
 UNDECIDED = [
@@ -37,6 +51,17 @@ UNDECIDED = [
     ("Ada", "Ada Berg and Bo Lund"),
     ("the old mill by the river", "a mill beside the water"),
     ("in the late 18th century", "1780"),
+    ("Yes, in aisle 3. No delivery.", "No"),
+    ("It rained all day; no sun.", "No"),
+    ("It is open daily.", "Yes"),
+    ("Unfortunately Tom Arl won, although Lea Simm led.", "Lea Simm"),
+    ("It was 30 km/h until 2019 and is 50 km/h now.", "30 km/h"),
+    ("I don't know who won, but Lea Simm took part.", "Lea Simm"),
+    ("Either Lea Simm or Tom Arl; the sources disagree.", "Lea Simm"),
+    ("about 2 hours", "90 minutes"),
+    ("30 days", "Within one month"),
+    ("2:00", "2 pm"),
+    ("5 km", "5 km/h"),
 ]
 
 
