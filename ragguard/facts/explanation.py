@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ragguard.facts.answer_phrases import stated_in
 from ragguard.facts.blame import LeadPlaces, Place, blamed, is_bridge, leads_of
 from ragguard.facts.hop_sentence import first_of, hop_sentence
 from ragguard.facts.run_facts import RunFacts, facts_of, findable, mentions, names_in
@@ -134,14 +135,14 @@ class _AnswerEvidence:
         return self._facts.stating([part])
 
     def _parts(self) -> Iterable[str]:
-        """Yields the answer, the references in it, then its names that neither question, queries nor references
-        have."""
+        """Yields the answer, the references that it states, as it spells them, then its names that neither question,
+        queries nor references have."""
         facts = self._facts
         yield facts.answer
-        yield from (one for one in facts.references if mentions(facts.answer, findable([one])))
+        yield from filter(None, (stated_in(facts.answer, one) for one in facts.references))
         known = (facts.question, *facts.references, *(hop.query for hop in facts.hops))
         for name in names_in(facts.answer):
-            if not any(mentions(text, findable([name])) for text in known):
+            if stated_in(facts.answer, name) and not any(mentions(text, findable([name])) for text in known):
                 yield name
 
     def explain(self) -> tuple[Cause, str]:
@@ -181,7 +182,9 @@ class _AnswerEvidence:
             return "right", f"{right}: {found}." if found else f"{right}."
         but = f", but no passage that was read supports {quoted}"
         if found:
-            but = f": {found}, though the judge calls no passage that was read relevant"
+            but = f": {found}"
+            if facts.by_judge:
+                but += ", though the judge calls no passage that was read relevant"
         return "unsupported", f"{right}{but}."
 
     def _unjudged(self) -> str:

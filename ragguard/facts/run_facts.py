@@ -31,7 +31,7 @@ LONGEST = 8
 """The most words of a text that is looked for: a longer one is put otherwise in a passage."""
 _NO_CONTENT = frozenset(("yes", "no", "true", "false", "none"))
 """Answers that stand in a text by chance."""
-_MARKS = ".,;:!?\"'“”‘’()[]"
+MARKS = ".,;:!?\"'“”‘’()[]"
 _ENDS = ",.;:!?"
 """The marks behind which no name goes on."""
 _BEGINS_FIGURE = re.compile(rf"[{DASHES}+±~≈]?[$€£¥]?\d")
@@ -86,7 +86,7 @@ def names_in(text: str) -> list[str]:
     name: list[str] = []
     first = begins = True
     for word in [*text.replace(" %", "%").split(), ""]:
-        bare = word.strip(_MARKS).removesuffix("'s").removesuffix("’s")
+        bare = word.strip(MARKS).removesuffix("'s").removesuffix("’s")
         is_name = (bare[:1].isupper() or _BEGINS_FIGURE.match(bare) is not None) and not _is_i(bare, name)
         if is_name:
             begins = begins if name else first
@@ -154,6 +154,8 @@ class RunFacts:
     hops: Sequence[HopFacts]
     verdict: str = ""
     """The label of `answer_correct`; empty where the answer was not judged."""
+    by_judge: bool = False
+    """True if a model gave it, and not words by themselves."""
     work: RunWork = field(default_factory=RunWork)
     """The work of the hops: their changes of the belief, and which led to which."""
     worth: Mapping[str, HopWorth] = field(default_factory=dict)
@@ -220,6 +222,7 @@ def facts_of(run: Run, scores: CountedScores) -> RunFacts:
         run.references or (),
         hops,
         verdict="" if correct is None else correct.label,
+        by_judge=correct is not None and correct.scorer != "words",
         closed_book=_gain(scores.get("seper_closed_book") or scores.get("likelihood_closed_book")),
         gold=[one.text for one in run.pool or () if one.grade is None or one.grade >= GOLD],
     )

@@ -3,19 +3,23 @@ the answer's names and figures stand in no passage, and, as far as words decide 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ragguard.facts.run_facts import Phrase, findable, mentioned, mentions, names_in
-from ragguard.metrics.answer_verdict import right_by_words
+from ragguard.metrics.answer_verdict import ONE_CLAUSE, right_by_words
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result
 from ragguard.scorers.answers import HOLDS_WORDS, VALUES
 from ragguard.scorers.question import Ask
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import View
+from ragguard.text.answer_words import answer_words
 
+_PRONOUN = re.compile(r"(?:he|she|it|they)\s", re.IGNORECASE)
+"""A subject with which an answer may begin where a passage has its name."""
 _SHOWN = 5
 """The most names and figures without a passage that are listed."""
 
@@ -68,7 +72,8 @@ class AnswerWords:
     def _judge(
         self, writer: ScoreWriter, answer: str, references: Sequence[str], stands: bool | None
     ) -> None:
-        """Adds `answer_correct` if words decide it; a reference in what was read supports a right answer."""
+        """Adds `answer_correct` if words decide it; a right answer is supported if a passage that was read has the
+        words of a reference or its own."""
         view = writer.view
         right = right_by_words(answer, references, view.run.question, view.setting.language)
         label = "correct" if right else "wrong"
@@ -76,12 +81,21 @@ class AnswerWords:
             label = "abstained"
         elif right is None:
             return
-        elif right and stands is False:
+        elif right and stands is False and not self._supported(view, answer):
             label = "correct, unsupported"
         writer.add(
             "answer_correct", VALUES[label], label=label, explanation=HOLDS_WORDS if right else "",
             reference_source="gold", references=references,
         )  # fmt: skip
+
+    def _supported(self, view: View, answer: str) -> bool:
+        """Returns whether a passage that was read has the words of a short answer, in whatever spelling."""
+        said = _PRONOUN.sub("", answer, count=1) if _PRONOUN.match(answer) else answer
+        return len(answer_words(said)) <= ONE_CLAUSE and any(
+            right_by_words(step.all[at].text, said, view.run.question)
+            for step in view.steps
+            for at in step.got
+        )
 
 
 def _new_names(answer: str, question: str) -> dict[Phrase, str]:

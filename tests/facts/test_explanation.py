@@ -49,6 +49,29 @@ def scores_of(run, verdict="wrong", gains=(0.0, 0.0), losses=None, source="gold"
 
 
 @pytest.mark.parametrize(
+    ("answer", "reference", "passage", "sentence"),
+    [
+        ("Lea Simm did not win.", "Lea Simm", "Lea Simm won.",
+         "The answer “Lea Simm did not win.” is in no passage that was read."),
+        ("Ines Ruh wrote it, not Pavel Horn.", "Pavel Horn", "Pavel Horn wrote it, not Ines Ruh.",
+         "The answer “Ines Ruh” is in passage 1.1."),
+        ("It has 1250 seats.", "1,250", "The hall has 1,250 seats.", "The answer “1250” is in passage 1.1."),
+    ],
+)  # fmt: skip
+def test_an_answer_is_quoted_as_it_spells_itself_and_without_what_it_denies(
+    answer, reference, passage, sentence
+):
+    run = run_of([Passage(passage)], [IDLE], answer, references=[reference])
+    assert explain(run, scores_of(run, verdict="")).text.startswith(sentence)
+
+
+def test_a_sentence_names_no_judge_where_none_was_asked():
+    run = run_of([IDLE], [BIRTH], "East Dundale")
+    score = Score("answer_correct", 0.5, "run", "r", label="correct, unsupported", scorer="words")
+    assert explain(run, [score]).text == "Right: “East Dundale” is in passage 2.1."
+
+
+@pytest.mark.parametrize(
     ("run", "verdict", "cause", "sentence"),
     [
         (

@@ -43,6 +43,21 @@ async def test_a_right_answer_without_its_reference_in_what_was_read_is_unsuppor
     )
 
 
+@pytest.mark.parametrize(
+    ("passage", "reference", "answer", "label"),
+    [
+        ("Iver repairs clocks.", "repairing clocks", "He repairs clocks.", "correct"),
+        ("The lab is on the 3rd floor.", "third", "3rd floor", "correct"),
+        ("The lab has 3 doors.", "third", "3rd floor", "correct, unsupported"),
+    ],
+)
+async def test_the_words_of_the_answer_support_it_as_those_of_the_reference_do(
+    passage, reference, answer, label
+):
+    _, found = await scores(run(step(FOUNDER_QUERY, [passage]), answer=answer, references=[reference]))
+    assert found["answer_correct", "run"].label == label
+
+
 @pytest.mark.parametrize("answer", [None, "", "the firm near the old mill"])
 async def test_what_words_do_not_decide_has_no_verdict(answer):
     _, found = await scores(two_hops(answer=answer, references=["the firm near that mill"]))
