@@ -4,7 +4,7 @@ the answer's names and figures stand in no passage, and, as far as words decide 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,10 +16,16 @@ from ragguard.scorers.answers import HOLDS_WORDS, VALUES
 from ragguard.scorers.question import Ask
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import View
-from ragguard.text.answer_words import answer_words
+from ragguard.text.answer_words import answer_words, is_small
 
 _PRONOUN = re.compile(r"(?:he|she|it|they)\s", re.IGNORECASE)
 """A subject with which an answer may begin where a passage has its name."""
+_NO_NAME = frozenset(
+    "mayor director doctor dr professor prof mister mr mrs ms miss sir lady lord king queen prince princess president "
+    "minister senator governor general captain saint pope bishop chancellor judge either both neither while although "
+    "though when if because since after before but".split()
+)
+"""Titles, and function words that `is_small` has not, which may stand before a name with a capital."""
 _SHOWN = 5
 """The most names and figures without a passage that are listed."""
 
@@ -42,7 +48,7 @@ class AnswerWords:
         names = _new_names(answer or "", view.run.question) if says else {}
         phrases = findable(references)
         # Each text is looked through once for everything that is looked for.
-        sought = [*phrases, *names]
+        sought = [*phrases, *(form for forms in names.values() for form in forms)]
         found = {
             step.step.id: {phrase for at in step.got for phrase in mentioned(step.all[at].text, sought)}
             for step in view.steps
@@ -60,9 +66,11 @@ class AnswerWords:
             self._judge(writer, answer, references, stands)
         return writer.results()
 
-    def _ground(self, writer: ScoreWriter, names: Mapping[Phrase, str], stated: Set[Phrase]) -> None:
+    def _ground(
+        self, writer: ScoreWriter, names: Mapping[str, Sequence[Phrase]], stated: Set[Phrase]
+    ) -> None:
         """Adds the share of the answer's names and figures, but for the question's, that stand in no passage read."""
-        missing = [name for phrase, name in names.items() if phrase not in stated]
+        missing = [name for name, forms in names.items() if not stated & {*forms}]
         listed = ", ".join(f"“{name}”" for name in missing[:_SHOWN])
         writer.add(
             "ungrounded", len(missing) / len(names),
@@ -98,11 +106,22 @@ class AnswerWords:
         )
 
 
-def _new_names(answer: str, question: str) -> dict[Phrase, str]:
-    """Returns the names and figures of an answer that the question does not have, by how they are looked for."""
-    return {
-        phrase: name
-        for name in dict.fromkeys(names_in(answer))
-        for phrase in findable([name])
-        if not mentions(question, [phrase])
-    }
+def _new_names(answer: str, question: str) -> dict[str, list[Phrase]]:
+    """Returns the names and figures of an answer that the question does not have, each with the forms in which it is
+    looked for."""
+    names = {name: findable(_forms(name, answer)) for name in names_in(answer)}
+    return {name: forms for name, forms in names.items() if forms and not mentions(question, forms)}
+
+
+def _forms(name: str, answer: str) -> Iterator[str]:
+    """Yields a name, and without words before it that are no part of it: titles, function words, and the first word of
+    a sentence if two remain."""
+    yield name
+    words = name.split()
+    begins = re.search(rf"(?:^|[.!?]\s+){re.escape(name)}", answer) is not None
+    while len(words) > 1:
+        first = words.pop(0).lower().strip(".")
+        if not (first in _NO_NAME or is_small(first) or (begins and len(words) > 1)):
+            return
+        begins = False
+        yield " ".join(words)

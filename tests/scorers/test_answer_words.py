@@ -33,6 +33,23 @@ async def test_a_name_that_no_passage_holds_is_listed():
     assert found["ungrounded", "run"].explanation == "in no passage that was read: “Bo Lund”, “1986”"
 
 
+@pytest.mark.parametrize(
+    ("answer", "missing"),
+    [
+        ("Either Ada Berg or Bo Lund.", "“Bo Lund”"),
+        ("The firm's head is Mayor Ada Berg.", ""),
+        ("According to the passages, Director Ada Berg.", ""),
+        ("Unfortunately Ada Berg did.", ""),
+        ("By Doctor Berg.", ""),
+        ("Eva Berg founded it.", "“Eva Berg”"),
+    ],
+)
+async def test_a_name_is_looked_for_without_the_words_before_it_that_are_no_part_of_it(answer, missing):
+    _, found = await scores(two_hops(answer=answer, references=None))
+    explanation = found["ungrounded", "run"].explanation
+    assert explanation.removeprefix("in no passage that was read: ") == missing
+
+
 async def test_a_right_answer_without_its_reference_in_what_was_read_is_unsupported():
     lucky = run(step(FOUNDER_QUERY, [NOISE], candidates=[FOUNDER, NOISE]), answer="Ada Berg")
     _, found = await scores(lucky)
