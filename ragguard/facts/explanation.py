@@ -176,7 +176,7 @@ class _AnswerEvidence:
             found = f"{_quoted(self.phrase)} is in {_places(self.places)}"
         elif self._facts.reference_at:
             found = f"the reference {_quoted(facts.references[0])} is in {_places(self._facts.reference_at)}"
-        elif supported and facts.known and findable([facts.answer]):
+        elif supported and facts.by_judge and facts.known and findable([facts.answer]):
             found = f"{quoted} is in no passage that was read"
         if supported:
             return "right", f"{right}: {found}." if found else f"{right}."

@@ -71,6 +71,14 @@ def test_a_sentence_names_no_judge_where_none_was_asked():
     assert explain(run, [score]).text == "Right: “East Dundale” is in passage 2.1."
 
 
+def test_an_answer_that_words_support_in_another_spelling_is_not_said_to_be_in_no_passage():
+    run = run_of(
+        [IDLE], [Passage("Iver repairs clocks.")], "He repairs clocks.", references=["repairing clocks"]
+    )
+    score = Score("answer_correct", 1.0, "run", "r", label="correct", scorer="words")
+    assert explain(run, [score]).text == "Judged right."
+
+
 @pytest.mark.parametrize(
     ("run", "verdict", "cause", "sentence"),
     [
