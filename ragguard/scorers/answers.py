@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from ragguard.errors import RagguardError
+from ragguard.facts.run_facts import findable, mentions
 from ragguard.metrics.answer_verdict import ONE_CLAUSE, contradicts_itself, right_by_words
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result
@@ -22,7 +23,7 @@ from ragguard.scorers.probes import (
     too_long_to_compare,
 )
 from ragguard.scorers.question import Ask, answered
-from ragguard.scorers.scorer import ScoreWriter
+from ragguard.scorers.scorer import ScoreWriter, worth_repeating
 from ragguard.scorers.view import View
 from ragguard.text.answer_words import answer_words
 
@@ -116,16 +117,18 @@ class Answers:
         long = setting.around_pair > 0 and too_long_to_compare(prompts, answer, language)
         verdict: str
         verdict, how = await verdict_of(answer, view.short_references, meanings, shorten if long else None)
-        if verdict == "correct" and not await self._supported(view, ask):
+        if verdict == "correct" and not await self._supported(writer, ask, by_words=how in BY_WORDS):
             verdict = "correct, unsupported"
         read = Reading(VALUES[verdict], 0.0, facts)
         about: dict[str, Any] = {"reference_source": "gold", "references": view.short_references}
         writer.add("answer_correct", read, who="judge", label=verdict, explanation=how, **about)
 
-    async def _supported(self, view: View, ask: Ask) -> bool:
+    async def _supported(self, writer: ScoreWriter, ask: Ask, *, by_words: bool) -> bool:
         """Returns whether the model got a passage that is relevant to the query which brought it, or one without text,
-        such as an image, which may hold the answer."""
-        got, setting = [(step, at) for step in view.steps for at in step.got], view.setting
+        such as an image, which may hold the answer. With `by_words`, if a judge can never tell: one with a
+        reference."""
+        view, setting = writer.view, writer.view.setting
+        got = [(step, at) for step in view.steps for at in step.got]
         judged = await judge_passages(
             [(view.query_of(step), step.all[at].text) for step, at in got if at in step.judged],
             ask, setting.prompts, setting.judge_prompts, probes=["relevance"], question=view.run.question,
@@ -135,4 +138,11 @@ class Answers:
             return True
         known = [one for one in judged if not isinstance(one.relevance, RagguardError)]
         # Without a passage that is known to be relevant, an error may hide one, and is raised.
-        return any(one.is_relevant for one in known) or any(one.is_relevant for one in judged)
+        try:
+            return any(one.is_relevant for one in known) or any(one.is_relevant for one in judged)
+        except RagguardError as error:
+            if not by_words or worth_repeating(error):
+                raise
+            writer.fail(error, "the support of answer_correct, which is by words")
+        phrases = findable(view.short_references)
+        return not phrases or any(mentions(step.all[at].text, phrases) for step, at in got)

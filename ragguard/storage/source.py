@@ -126,8 +126,10 @@ def open_source(path: str | Path) -> ScoredSource:
     """Opens a store, or a folder of parts, to read it."""
     if Path(path).is_dir():
         return _of_parts(PartFolder(path))
-    StoreReader(path).close()  # a file that is no store is an error now
-    return ScoredSource([Path(path)])
+    with closing(StoreReader(path)) as store:  # a file that is no store is an error now
+        failures, failed_runs, reason = store.failure_counts()
+        about = _about_failures(Path(path), failures, failed_runs, store.run_count(), reason)
+    return ScoredSource([Path(path)], [about] if failures else [])
 
 
 def read_scored(path: str | Path) -> Iterator[ScoredRun]:
@@ -183,6 +185,13 @@ def _of_parts(folder: PartFolder) -> ScoredSource:
     return ScoredSource(stores, _remarks(folder, total, missing=len(order.keys() - set(keys))))
 
 
+def _about_failures(path: Path, failures: int, failed_runs: int, runs: int, reason: str) -> str:
+    return (
+        f"{path}: {counted(failures, 'score')} failed, in {failed_runs:,} of {counted(runs, 'run')}; most often "
+        f"{reason}"
+    )
+
+
 def _remarks(folder: PartFolder, total: PartTotals, *, missing: int) -> list[str]:
     remarks = []
     if missing:
@@ -192,10 +201,7 @@ def _remarks(folder: PartFolder, total: PartTotals, *, missing: int) -> list[str
         )
     if total.failures:
         reason = max(total.reasons, key=lambda reason: total.reasons[reason])
-        remarks.append(
-            f"{folder}: {counted(total.failures, 'score')} failed, in {total.failed_runs:,} of "
-            f"{counted(total.runs, 'run')}; most often {reason}"
-        )
+        remarks.append(_about_failures(folder.path, total.failures, total.failed_runs, total.runs, reason))
     if total.rejected:
         lines = f"{total.rejected:,} {'line of the input was' if total.rejected == 1 else 'lines of the input were'}"
         remarks.append(f"{folder}: {lines} rejected and not scored")

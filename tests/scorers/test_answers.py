@@ -1,6 +1,7 @@
 """Was the answer right, does a passage support it, and how good is it beside the ideal one?"""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,24 @@ async def test_a_right_answer_without_a_relevant_passage_is_right_by_half():
     lucky = run(step(FIRM_QUERY, [NOISE]), step(FOUNDER_QUERY, [NOISE]))
     assert await verdict(lucky) == ("correct, unsupported", 0.5)
     assert await verdict(run()) == ("correct, unsupported", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("passage", "label"),
+    [
+        ("The Orpheum hall seats 1250 guests.", "correct"),
+        ("The Orpheum hall burned down.", "correct, unsupported"),
+    ],
+)
+async def test_words_judge_a_right_answer_as_a_wrong_one_if_the_model_is_unfit_for_the_text(passage, label):
+    """nano knows only its own world: neither verdict needs it."""
+    nano = connect("nano")
+    seats = Run("r", "How many seats has the Orpheum?", ["1,250"], "It has 1250 seats.",
+                [step("How many seats has the Orpheum?", [passage])])  # fmt: skip
+    assert (await verdict(seats, engine=nano, entailer=nano))[0] == label
+    assert (await verdict(replace(seats, answer="It has 1350 seats."), engine=nano, entailer=nano))[
+        0
+    ] == "wrong"
 
 
 async def test_passage_that_the_guard_dropped_supports_nothing():

@@ -17,6 +17,7 @@ from ragguard.records import Decision, Dropped, Failure, Score, ScoredRun, Usage
 from ragguard.storage.files.partfolder import PartFolder
 from ragguard.storage.files.runfile import write_scores
 from ragguard.storage.source import open_source, read_means, read_scored
+from ragguard.storage.sqlite.store import Store
 
 
 def scored(number):
@@ -157,3 +158,16 @@ def test_folder_that_is_none_or_of_another_version_is_an_error(tmp_path):
     (tmp_path / "begun" / "settings.json").write_text('{"format": "ragguard.parts/2"}')
     with pytest.raises(SchemaMismatch, match=r"ragguard\.parts/2"):
         open_source(tmp_path / "begun")
+
+
+def test_report_of_a_store_has_the_reason_of_most_failures_in_one_line(tmp_path):
+    unfit = [
+        Failure("belief", "UnfitText", f"nano does not know {share}% of the words") for share in (23, 30)
+    ]
+    scored = [replace(RUNS[0], failures=unfit), replace(RUNS[1], failures=[])]
+    with Store(tmp_path / "a.db", scored=False) as store:
+        store.add_scored(scored)
+    (remark,) = open_source(tmp_path / "a.db").remarks
+    assert remark.endswith(
+        "a.db: 2 scores failed, in 1 of 2 runs; most often belief, UnfitText: nano does not know 23% of the words"
+    )

@@ -29,6 +29,9 @@ _ReadRuns: TypeAlias = Callable[[sqlite3.Connection, Mapping[int, str]], Mapping
 PAGE = 200
 """The number of runs that are read at once."""
 
+# The shortest message of the error that most failures have.
+_MOST_OFTEN = "SELECT scorer, error, message, min(length(message)) FROM failures GROUP BY error ORDER BY count(*) DESC LIMIT 1"
+
 
 class StoreReader:
     """Reads the runs of a file, with their scores and failures; StoreError where it is no store."""
@@ -97,6 +100,13 @@ class StoreReader:
     def noted_runs(self) -> Iterator[NotedRun]:
         """Yields all runs with what each counts as."""
         return self.each(noted_runs_at)
+
+    def failure_counts(self) -> tuple[int, int, str]:
+        """Returns how many failures there are, in how many runs, and the error of most of them with a message."""
+        with self._db.snapshot() as db:
+            failures, runs = db.execute("SELECT count(*), count(DISTINCT run) FROM failures").fetchone()
+            most = db.execute(_MOST_OFTEN).fetchone()
+        return failures, runs, f"{most['scorer']}, {most['error']}: {most['message']}" if most else ""
 
     def close(self) -> None:
         """Closes the file. Safe to call twice."""
