@@ -42,12 +42,12 @@ def count_tables(counts: CauseCounts) -> list[Table]:
     ):
         if documents:
             tables.append(_document_table(name, title, documents))
-    for name, title, groups in (
-        ("by-retriever", "By retriever", counts.by_retriever),
-        ("by-name", "By name of run", counts.by_name),
+    for name, title, groups, way in (
+        ("by-retriever", "By retriever", counts.by_retriever, ""),
+        ("by-name", "By name of run", counts.by_name, "; every run with its name: --csv FILE"),
     ):
         if len(groups) > 1:
-            tables.append(_group_table(name, title, groups))
+            tables.append(_group_table(name, title, groups, way))
     return tables
 
 
@@ -59,13 +59,18 @@ def _document_table(name: str, title: str, documents: Sequence[DocumentCount]) -
     return Table(name, f"{title}, by the number of runs", columns, rows)
 
 
-def _group_table(name: str, title: str, groups: Mapping[str, Counter[str]]) -> Table:
+def _group_table(name: str, title: str, groups: Mapping[str, Counter[str]], way: str) -> Table:
+    """Returns the table of the largest groups; `way` says where those that are left out stand."""
     shown = largest(groups)
     causes = [cause for cause in CAUSES if any(cause in counts for counts in shown.values())]
     rows: list[tuple[Cell, ...]] = [
         (group, *(counts.get(cause, 0) for cause in causes)) for group, counts in shown.items()
     ]
-    return Table(name, title, (title.removeprefix("By ").lower(), *map(short_words, causes)), tuple(rows))
+    more = len(groups) - len(shown)
+    return Table(
+        name, title, (title.removeprefix("By ").lower(), *map(short_words, causes)), tuple(rows),
+        notes=(f"and {more:,} more{way}",) if more else (),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,8 @@ class Pictures:
         return {
             "belief": belief and {"title": belief[0], "points": belief[1]},
             "by": by,
-            "groups": [[name, right, judged] for name, right, judged in groups],
+            "groups": [[name, right, judged] for name, right, judged in groups[:_GROUPS]],
+            "more": len(groups[_GROUPS:]),
             "cost": self.cost(),
         }
 
@@ -99,7 +100,7 @@ class Pictures:
             rows = [(name, *_right_of(groups[name])) for name in sorted(groups)]
             judged = [row for row in rows if row[2]]
             if len(judged) > 1:
-                return by, judged[:_GROUPS]
+                return by, judged
         return "", []
 
     def cost(self) -> list[tuple[int, float, int]]:
@@ -148,7 +149,9 @@ def _drawings(pictures: Pictures) -> Iterator[tuple[str, Callable[[Axes], None]]
     yield "causes", lambda axes: _draw_bars(axes, "What decided the answers", causes, "runs")
     by, groups = pictures.groups()
     if groups:
-        shares = [(f"{name} ({counted(judged, 'run')})", right / judged) for name, right, judged in groups]
+        shares = [
+            (f"{name} ({counted(judged, 'run')})", right / judged) for name, right, judged in groups[:_GROUPS]
+        ]
         yield (
             "retrievers",
             lambda axes: _draw_bars(axes, f"Right answers by {by}", shares, "share of judged answers"),

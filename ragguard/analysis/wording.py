@@ -161,6 +161,17 @@ def remarks_on_leads(step: RetrievalStep, steps: Sequence[RetrievalStep]) -> lis
     return remarks
 
 
+def remarks_on_advice(hop: HopView) -> list[str]:
+    """Returns why advice names open sub-questions beside a coverage that calls all of them answered."""
+    coverage, advice = hop.find("coverage"), hop.step.advice
+    if advice is None or not advice.open_sub_questions or coverage is None or coverage.value < 1:
+        return []
+    return [
+        "advice and coverage differ: advice names in a sub-question who or what was read, and counts relevant "
+        "passages only; coverage does not"
+    ]
+
+
 def remarks_on_worth(hop: HopView, steps: Sequence[RetrievalStep]) -> list[str]:
     """Returns what a hop was worth and by what evidence, if that is another number than its own credit."""
     worth = hop.worth

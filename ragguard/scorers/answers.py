@@ -143,6 +143,6 @@ class Answers:
         except RagguardError as error:
             if not by_words or worth_repeating(error):
                 raise
-            writer.fail(error, "the support of answer_correct, which is by words")
+            writer.fail(error, "answer_correct")
         phrases = findable(view.short_references)
         return not phrases or any(mentions(step.all[at].text, phrases) for step, at in got)

@@ -8,8 +8,10 @@ from support.outcomes import outcome
 from support.overviews import overviews
 from support.stored import scored_store
 
+from ragguard.analysis.cause_tables import count_tables
 from ragguard.analysis.figures import Pictures, write_figures
 from ragguard.errors import InvalidInput, MissingDependency
+from ragguard.facts.causes import CauseCounts, CauseNote
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 
 
@@ -45,6 +47,24 @@ def test_pictures_hold_the_means_of_the_runs():
     ]
     assert pictures.groups() == ("retriever", [("$hybrid", 4, 4), ("bm25", 2, 4)])
     assert pictures.cost() == [(2, 100.0, 8)]
+
+
+def test_groups_that_are_left_out_of_a_table_and_a_picture_are_counted():
+    pictures = Pictures()
+    for overview in overviews([believed(number, f"s{number:02}") for number in range(18)]):
+        pictures.add(overview.view, 100)
+    data = pictures.as_data()
+    assert (len(data["groups"]), data["more"]) == (8, 10)
+    counts = CauseCounts()
+    for number in range(18):
+        counts.add(CauseNote("right"), f"run {number:02}")
+    (table,) = [one for one in count_tables(counts) if one.name == "by-name"]
+    assert len(table.rows) == 10
+    assert table.notes == ("and 8 more; every run with its name: --csv FILE",)
+    counts = CauseCounts()
+    for number in range(10):
+        counts.add(CauseNote("right"), f"run {number:02}")
+    assert count_tables(counts)[-1].notes == ()
 
 
 def test_files_are_svg_and_png_and_hold_the_labels(tmp_path):

@@ -9,10 +9,12 @@ from support.browser import CHROMIUM, chromium, lies_apart
 from support.outcomes import outcome
 from support.overviews import overviews
 
+from ragguard import RagGuard
 from ragguard.analysis.hops import hop_table
 from ragguard.analysis.page import write_html
 from ragguard.facts.run_view import RunView
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, ScoredRun
+from ragguard.storage.source import open_source
 
 pytestmark = [
     pytest.mark.browser,
@@ -309,6 +311,41 @@ def test_a_cause_that_no_run_has_is_counted_too_and_the_three_sums_lie_in_one_ro
         "[...document.querySelectorAll('.sums button')].map((one) => one.getBoundingClientRect().top)"
     )
     assert len(set(tops)) == 1
+
+
+def test_abstentions_are_no_wrong_answers_and_only_causes_that_blame_a_passage_blame_its_hop(
+    browser, tmp_path
+):
+    asked = [
+        *(
+            (f"What is the price of model {one}?", "9 euro", "Cats purr.", "I don't know.")
+            for one in range(3)
+        ),
+        ("Who leads the port?", "Mia Holt", "Tom Arl leads the port.", "Director Tom Arl."),
+        ("Who leads the dock?", "Mia Holt", "Tom Arl leads the dock.", "However, Tom Arl."),
+    ]
+    with RagGuard("nano", store=tmp_path / "runs.db", scorers=["words"]) as rg:
+        for question, reference, text, answer in asked:
+            with rg.run(question, references=reference) as run:
+                run.retrieved(question, [text])
+                run.answered(answer)
+    write_html(open_source(tmp_path / "runs.db").overviews(), tmp_path / "report.html")
+    page = browser.open((tmp_path / "report.html").as_uri())
+    told = page.value(
+        "[...document.querySelectorAll('.outcome')].map((one) => one.innerText.replaceAll('\\n', ' '))"
+    )
+    assert told == [
+        "0 right 0\u00a0%",
+        "2 wrong 40\u00a0%",
+        "3 abstained 60\u00a0%",
+        "0 not judged 0\u00a0%",
+        "5 not found: no passage that was retrieved states the reference",
+        "0 misled by a passage that states the wrong answer",
+    ]
+    assert "brought the wrong answer" not in page.value("culprits.innerText")
+    assert "states the wrong answer" not in page.value("culprits.innerText")
+    page.value("document.querySelectorAll('.outcome')[2].click()")
+    assert page.value("count.textContent") == "3 of 5 runs"
 
 
 def test_the_head_names_the_documents_and_says_what_the_guard_cost(browser, outcomes):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from rich.console import Console
 
-from ragguard.analysis.wording import about_selections, diagnose_selection
+from ragguard import RagGuard
+from ragguard.analysis.hops import hop_table
+from ragguard.analysis.wording import about_selections, diagnose_selection, remarks_on_advice
 from ragguard.errors import UnknownName
+from ragguard.facts.run_view import RunView
 from ragguard.storage.source import run_of_part
 
 TIME_ORDERED = [f"01932b4e-77a1-7000-8{n:03d}-{n * 7919:012x}" for n in range(25)]
@@ -49,3 +53,27 @@ def test_many_steps_are_weighed_by_what_their_candidates_allow():
     assert about_selections([(0.0, 0.0)]).startswith(
         "Over 1 step: The retriever loses most: its candidates allow 0.00"
     )
+
+
+def test_a_coverage_that_is_complete_beside_open_sub_questions_of_advice_says_why(tmp_path):
+    with RagGuard("nano", store=tmp_path / "runs.db", scorers=["coverage"]) as rg:
+        with rg.run("Where was the founder of Norsol Labs born?", references="East Dundale") as run:
+            founders = ["Pia Nordberg founded Norsol Labs.", "Regina Rosstrom founded Corline Mines."]
+            run.retrieved("Who founded Norsol Labs?", founders)
+            assert run.advise(budget_ms=60_000).open_sub_questions == ["Where was Pia Nordberg born?"]
+            run.retrieved("Where was Pia Nordberg born?", ["Pia Nordberg was born in East Dundale."])
+            assert run.advise(budget_ms=60_000).open_sub_questions == []
+            run.answered("East Dundale")
+        rg.flush()
+        (run,) = rg.runs()
+        view = RunView(run, rg.scores(run.id))
+    assert [hop.find("coverage").value for hop in view.hops] == [1.0, 1.0]
+    first, second = (remarks_on_advice(hop) for hop in view.hops)
+    assert first[0].startswith(
+        "advice and coverage differ: advice names in a sub-question who or what was read"
+    )
+    assert second == []
+    lines = Console(width=300)
+    with lines.capture() as shown:
+        lines.print(hop_table(view))
+    assert shown.get().count(first[0]) == 1

@@ -1,6 +1,7 @@
 """A folder of scored parts, and a score file, read as a store of the same runs does."""
 
 import math
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -165,7 +166,7 @@ def test_report_of_a_store_has_the_reason_of_most_failures_in_one_line(tmp_path)
         Failure("belief", "UnfitText", f"nano does not know {share}% of the words") for share in (23, 30)
     ]
     scored = [replace(RUNS[0], failures=unfit), replace(RUNS[1], failures=[])]
-    with Store(tmp_path / "a.db", scored=False) as store:
+    with closing(Store(tmp_path / "a.db", scored=False)) as store:
         store.add_scored(scored)
     (remark,) = open_source(tmp_path / "a.db").remarks
     assert remark.endswith(

@@ -81,20 +81,21 @@
   const link = (places, words) => places.length
     ? el("button", { type: "button", class: "link", on: { click: () => showOnly(places, words) } }, runsOf(places.length)) : "–";
 
-  // A cause counts as right, wrong or not judged.
+  // A cause counts as right, wrong or not judged; of a run that is not right, an abstention is no wrong answer.
   const sideOf = (cause) => cause === "right" || cause === "unsupported" ? "right" : cause === "unjudged" || cause === "open" ? "unjudged" : "wrong";
+  const sideOfRun = (run) => sideOf(run.cause) === "wrong" && run.answer === "abstained" ? "abstained" : sideOf(run.cause);
   function outcomes() {
-    const SIDES = [["right", "right", "good"], ["wrong", "wrong", "bad"], ["unjudged", "not judged", "soft"]];
+    const SIDES = [["right", "right", "good"], ["wrong", "wrong", "bad"], ["abstained", "abstained", "bad"], ["unjudged", "not judged", "soft"]];
     const all = index.runs.length;
     const row = (number, places, words, kind, share, said = words) => el("button", { type: "button", class: "outcome " + kind, disabled: places.length ? null : "", on: { click: () => showOnly(places, said) } },
       el("b", {}, grouped(number)), el("span", {}, words), el("span", { class: "soft" }, share));
-    const placesOf = (keep) => index.runs.flatMap((run, place) => keep(run.cause) ? [place] : []);
+    const placesOf = (keep) => index.runs.flatMap((run, place) => keep(run) ? [place] : []);
     const percent = (places) => all ? Math.round(100 * places.length / all) + "\u00a0%" : "";
-    const found = Object.fromEntries(SIDES.map(([side]) => [side, placesOf((cause) => sideOf(cause) === side)]));
-    $("outcomes").replaceChildren(el("div", { class: "sums" }, SIDES.map(([side, words, kind]) => row(found[side].length, found[side], words, kind, percent(found[side])))));
+    const found = Object.fromEntries(SIDES.map(([side]) => [side, placesOf((run) => sideOfRun(run) === side)]));
+    $("outcomes").replaceChildren(el("div", { class: "sums" }, SIDES.filter(([side]) => side !== "abstained" || found.abstained.length).map(([side, words, kind]) => row(found[side].length, found[side], words, kind, percent(found[side])))));
     const why = index.head.causes.filter(([name]) => sideOf(name) === "wrong" || name === "unsupported" || name === "open");
-    if (found.wrong.length + found.right.length)
-      $("outcomes").append(...why.map(([name, words, number]) => row(number, placesOf((cause) => cause === name), words, sideOf(name) === "wrong" ? "bad" : "soft", "")));
+    if (found.wrong.length + found.right.length + found.abstained.length)
+      $("outcomes").append(...why.map(([name, words, number]) => row(number, placesOf((run) => run.cause === name), words, sideOf(name) === "wrong" ? "bad" : "soft", "")));
     else $("outcomes").append(el("p", { class: "soft" }, "No answer was judged: the runs have no references (give references=, or --references FILE), or no scorer that judges answers ran."));
     const { dropped, seen, needed } = index.head.guard;
     if (dropped) $("outcomes").append(row(dropped, needed, "of " + counted(seen, "passage") + " dropped by the guard; " + (needed.length ? "a reference stood in one of them in " + runsOf(needed.length) : "no reference stood in them"), needed.length ? "bad" : "soft", "", "the guard dropped a passage with a reference"));
@@ -547,12 +548,12 @@
   }
 
   function pictures() {
-    const { belief, by, groups, cost } = index.pictures;
+    const { belief, by, groups, more, cost } = index.pictures;
     const hop = (number) => number ? "after hop " + number : "before";
     $("pictures").append(...[
       belief && bars("Belief by hop", belief.points.map(([at, value, error, runs]) => [hop(at), value, number(value) + (runs > 1 ? " ± " + number(error) : "") + ", " + runsOf(runs)]), belief.title + ", mean ± 1 standard error; 0 to 1."),
       bars("What decided the answers", index.head.causes.filter(([, , count]) => count).map(([, words, count]) => [words.split(":")[0], count, runsOf(count)]), "All runs, by cause."),
-      groups.length ? bars("Side by side, by " + by, groups.map(([name, right, judged]) => [name, right / judged, grouped(right) + " of " + grouped(judged) + " right"]), "Share of the judged answers that are right.") : null,
+      groups.length ? bars("Side by side, by " + by, groups.map(([name, right, judged]) => [name, right / judged, grouped(right) + " of " + grouped(judged) + " right"]), "Share of the judged answers that are right." + (more ? " And " + grouped(more) + " more" + (by === "name of run" ? "; every run with its name: ragguard report DATA --csv FILE." : ".") : "")) : null,
       bars("Cost of scoring a run", cost.map(([hops, tokens, runs]) => [counted(hops, "hop"), tokens, grouped(Math.round(tokens)) + " tokens, " + runsOf(runs)]), "Tokens read and written, on average."),
     ].filter(Boolean));
   }

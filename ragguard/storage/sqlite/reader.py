@@ -30,7 +30,10 @@ PAGE = 200
 """The number of runs that are read at once."""
 
 # The shortest message of the error that most failures have.
-_MOST_OFTEN = "SELECT scorer, error, message, min(length(message)) FROM failures GROUP BY error ORDER BY count(*) DESC LIMIT 1"
+_MOST_OFTEN = (
+    "SELECT scorer, error, message, min(length(message)) FROM failures GROUP BY error "
+    "ORDER BY count(*) DESC LIMIT 1"
+)
 
 
 class StoreReader:
