@@ -199,8 +199,7 @@ declare(
     ),
     Metric(
         "udcg", "UDCG",
-        "What the step's passages should do for the answer: gain minus a third of the harm, over K places; 0.42 at "
-        "worst, or 0.27 if a fit counts harm fully.",
+        "What the passages should do for the answer: gain minus a third of the harm; 0.42 at worst, or 0.27 by a fit.",
         range=UDCG_RANGE,
         by_places=True, needs="the utilities of the step's passages", source=f"{SOURCE}, eq. 4", levels=("step",),
         function=udcg,
