@@ -9,17 +9,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ragguard.facts.run_facts import Phrase, findable, mentioned, mentions, names_in
-from ragguard.metrics.answer_verdict import ONE_CLAUSE, right_by_words
+from ragguard.metrics.answer_verdict import right_by_words
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result
+from ragguard.scorers.answer_support import supported_by_words
 from ragguard.scorers.answers import HOLDS_WORDS, VALUES
 from ragguard.scorers.question import Ask
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import View
-from ragguard.text.answer_words import answer_words, is_small
+from ragguard.text.answer_words import is_small
 
-_PRONOUN = re.compile(r"(?:he|she|it|they)\s", re.IGNORECASE)
-"""A subject with which an answer may begin where a passage has its name."""
 _NO_NAME = frozenset(
     "mayor director doctor dr professor prof mister mr mrs ms miss sir lady lord king queen prince princess president "
     "minister senator governor general captain saint pope bishop chancellor judge either both neither while although "
@@ -89,21 +88,12 @@ class AnswerWords:
             label = "abstained"
         elif right is None:
             return
-        elif right and stands is False and not self._supported(view, answer):
+        elif right and stands is False and not supported_by_words(view):
             label = "correct, unsupported"
         writer.add(
             "answer_correct", VALUES[label], label=label, explanation=HOLDS_WORDS if right else "",
             reference_source="gold", references=references,
         )  # fmt: skip
-
-    def _supported(self, view: View, answer: str) -> bool:
-        """Returns whether a passage that was read has the words of a short answer, in whatever spelling."""
-        said = _PRONOUN.sub("", answer, count=1) if _PRONOUN.match(answer) else answer
-        return len(answer_words(said)) <= ONE_CLAUSE and any(
-            right_by_words(step.all[at].text, said, view.run.question)
-            for step in view.steps
-            for at in step.got
-        )
 
 
 def _new_names(answer: str, question: str) -> dict[str, list[Phrase]]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from ragguard.errors import RagguardError
-from ragguard.facts.run_facts import findable, mentions
 from ragguard.metrics.answer_verdict import ONE_CLAUSE, contradicts_itself, right_by_words
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result
 from ragguard.runtime.arguments import share
+from ragguard.scorers.answer_support import supported_by_words
 from ragguard.scorers.estimates import Meanings
 from ragguard.scorers.passages import judge_passages
 from ragguard.scorers.probes import (
@@ -144,5 +144,4 @@ class Answers:
             if not by_words or worth_repeating(error):
                 raise
             writer.fail(error, "answer_correct")
-        phrases = findable(view.short_references)
-        return not phrases or any(mentions(step.all[at].text, phrases) for step, at in got)
+        return supported_by_words(view)
