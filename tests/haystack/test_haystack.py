@@ -209,7 +209,7 @@ def test_tools_of_one_turn_are_in_the_order_of_the_models_requests(recorder, cap
     run_agent(Agent(chat_generator=model, tools=[tool("quick", 0), tool("slow", 0.3)]))
     tools = ["slow", "quick"] if with_ids else ["quick", "slow"]
     assert [(step.tool, step.turn) for step in captured.run.steps] == [(one, 0) for one in tools]
-    assert ("in the order of their ends" in caplog.text) != with_ids
+    assert ("in the order in which they ended" in caplog.text) != with_ids
 
 
 def test_two_guards_in_a_row_are_one_decision_with_the_drops_of_both(recorder, captured):

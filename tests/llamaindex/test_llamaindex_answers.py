@@ -116,7 +116,7 @@ async def test_a_key_that_is_not_there_is_said(recorder, captured, caplog):
     with caplog.at_level(logging.WARNING, "ragguard"):
         await report({"report": "Ada Berg"}).run(topic=QUESTION)
     assert captured.run.answer == "Ada Berg"
-    assert "There: report" in caplog.text
+    assert "It has: report" in caplog.text
 
 
 TOKENS = ["Ada", " Berg", " of", " Oslo"]

@@ -259,7 +259,7 @@ def scores_of(run, scores):
 
 
 async def test_without_an_engine_nothing_is_asked_and_scorers_are_refused():
-    with pytest.raises(InvalidInput, match="only captured"):
+    with pytest.raises(InvalidInput, match="runs are captured"):
         RagGuard(engine=None, scorers=["utility"], store=None)
     async with RagGuard(engine=None, store=None) as rg:
         with rg.run("Who?") as run:

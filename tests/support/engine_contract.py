@@ -92,7 +92,7 @@ class EngineContract:
         """An engine that cannot tell says so in one sentence."""
         texts = [["Ada Berg", "NO-RESPONSE"], ["Oslo"], ["Ole Dahl", "Ada Berg", "5"]]
         if "continuations" not in (await subject.engine.info()).capabilities:
-            with pytest.raises(EngineRejected, match="how probable a given text is"):
+            with pytest.raises(EngineRejected, match="the probability of a text"):
                 await subject.engine.continuations(PROMPTS, texts)
             return
         found = await subject.engine.continuations(PROMPTS, texts)
