@@ -42,7 +42,9 @@ def test_doctor_says_what_the_server_shows(request, server, shown):
     for words in shown:
         assert words in result.stdout
     # Neither model follows the prompts for models of ordinary size.
-    assert result.stdout.splitlines()[-1].startswith("not ready: the model puts too little probability on the labels")
+    assert result.stdout.splitlines()[-1].startswith(
+        "not ready: the model puts too little probability on the labels"
+    )
     assert result.exit_code == 1
 
 
