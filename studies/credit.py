@@ -5,6 +5,17 @@ part of the project: each hop finds its paragraph between two others, and one mo
 
 What a useless hop asked matters to the number that is shown, which knows what led to what. It is measured with two
 kinds of queries: the question itself, and a name from a passage that an earlier hop found.
+
+Which material decides was fixed before it was measured, with the rule of `ragguard/facts/hop_worth.py` as it then was:
+
+- HotpotQA: the questions that were never measured, those of two hops behind the first `MEASURED` and all comparisons.
+- MuSiQue: every question, with other paragraphs and another place of the useless hop (`DRAWS`, seeds never used
+  before). The questions themselves are not new; rows of their own leave out those by which a form was chosen. No other
+  set of the folder has parts of a question.
+- nano's world: ten seeds never used before (`NEW_SEEDS`); over three hops the first five.
+
+Everything that comes out is reported. If the time does not suffice, the questions of MuSiQue's two hops are cut to the
+first of the file, then the second draw, then the single passages.
 """
 
 from __future__ import annotations
@@ -25,7 +36,7 @@ from ragguard.facts.run_facts import names_in
 from ragguard.facts.run_view import RunView
 from ragguard.lab.validation.contexts import Progress, silent
 from ragguard.metrics.agreement import auc
-from ragguard.metrics.arrays import Floats
+from ragguard.metrics.arrays import Floats, Integers
 from ragguard.records import Passage, RetrievalStep, Run, Score
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.passage_belief import PassageBelief
@@ -43,13 +54,24 @@ NUMBERS = {
     "the reference's part": "reference_gain", "both": "joint_gain", SHOWN: SHOWN,
     AFTER_A_LEAD: AFTER_A_LEAD,
 }  # fmt: skip
+TWO_HOPS, THREE_HOPS = "nano's world, 2 hops, complete", "nano's world, 3 hops, all runs"
+"""The runs of nano's world that are measured on further seeds, too."""
 OF_PASSAGES = {
     "alone": "delta_likelihood", "lost without it": "contribution", "the question's part": "question_gain",
     "both": "joint_gain",
 }  # fmt: skip
-CHOSEN_BY = {"MuSiQue, 2 hops": 14, "MuSiQue, 3 hops": 6, "HotpotQA, 2 hops": 12}
-"""How many questions, the first of each kind in the files' order, `joint_gain`'s form was chosen by; they are left
-out."""
+CHOSEN_BY = {"MuSiQue, 2 hops": 14, "MuSiQue, 3 hops": 6}
+"""How many questions, the first of each kind in the file's order, the form of `joint_gain` was chosen by."""
+MEASURED = {"HotpotQA, 2 hops": 36}
+"""How many questions, the first in the file's order, were measured before the present rule was; they are left out."""
+DRAWS = (51001, 51002)
+"""The seeds of the runs over real questions; of MuSiQue's two hops only the first."""
+NEW_SEEDS = range(52001, 52011)
+"""The further seeds of nano's world."""
+OF_NEW_SEEDS = ("lost without it", "credit", SHOWN, AFTER_A_LEAD)
+CHOSE_NOTHING = "questions that chose nothing"
+OF_THESE = ("both", SHOWN, AFTER_A_LEAD)
+"""The numbers that have a row of their own over the questions by which nothing was chosen."""
 BESIDE = 2
 """The paragraphs beside the one that answers a hop."""
 
@@ -72,15 +94,44 @@ async def study(
     costs: list[tuple[Cell, ...]] = []
     for name, runs in groups.items():
         measured = [await _hops(hops, run, progress, name, at, len(runs)) for at, run in enumerate(runs)]
-        rows += [row for row in _rows(name, runs, measured, seed) if row]
+        rows += _rows(name, runs, measured, seed)
+        new = [at for at, run in enumerate(runs) if CHOSE_NOTHING in run.metadata]
+        if 0 < len(new) < len(runs):
+            numbers = [measured[at] for at in new]
+            rows += _rows(f"{name}, {CHOSE_NOTHING}", [runs[at] for at in new], numbers, seed, OF_THESE)
         costs.append(
             (name, *_cost([await plain.plan(run) for run in runs], [await hops.plan(run) for run in runs]))
         )
     tables = [_table(rows), _cost_table(costs)]
-    if data is not None:
-        some = {name: runs[: max(1, questions // 2)] for name, runs in groups.items() if "2 hops" in name}
-        tables.append(await _passages(reader, judge, some, progress, seed))
-    return tables
+    if data is None:
+        return [*tables, await _new_seeds(hops, questions, seed, progress)]
+    some = {name: runs[: max(1, questions // 6)] for name, runs in groups.items() if name.endswith("2 hops")}
+    return [*tables, await _passages(reader, judge, some, progress, seed)]
+
+
+async def _new_seeds(pipeline: ScoringPipeline, questions: int, seed: int, progress: Progress) -> Table:
+    """Returns the numbers that are shown on further seeds; on as many as there is time for in a small run."""
+    seeds = NEW_SEEDS[: max(1, questions // 6)]
+    rows: list[tuple[Cell, ...]] = []
+    for name, some in ((TWO_HOPS, seeds), (THREE_HOPS, seeds[: max(1, len(seeds) // 2)])):
+        found: dict[str, list[Cell]] = {}
+        for one in some:
+            runs = world_runs(questions, seed + one)[name]
+            measured = [await _hops(pipeline, run, progress, f"seed {one}, {name}", at, len(runs))
+                        for at, run in enumerate(runs)]  # fmt: skip
+            for label, _, _, auc_of_all, low, high, *_ in _rows(
+                f"seed {one}, {name}", runs, measured, seed, OF_NEW_SEEDS
+            ):
+                rows.append((label, auc_of_all, low, high, len(runs)))
+                found.setdefault(str(label).rpartition(": ")[2], []).append(auc_of_all)
+        for label, values in found.items():
+            known = [value for value in values if isinstance(value, float)]
+            rows.append((f"median of {len(known)} seeds, and range, {name}: {label}",
+                         float(np.median(known)), min(known), max(known), questions * len(known)))  # fmt: skip
+    return Table(
+        "credit-seeds", "Seeds that were never used before",
+        ("seed, runs: number", "all hops: AUC", "low", "high", "runs"), tuple(rows),
+    )  # fmt: skip
 
 
 def world_runs(questions: int, seed: int) -> dict[str, list[Run]]:
@@ -104,18 +155,21 @@ def world_runs(questions: int, seed: int) -> dict[str, list[Run]]:
 
 
 def data_runs(folder: Path, questions: int, seed: int) -> dict[str, list[Run]]:
-    """Returns runs over the questions in the files of a folder, without those by which the forms were chosen."""
+    """Returns runs over the questions in the files of a folder that decide, in the order in which they are measured."""
     found: dict[str, list[MultiHop]] = {}
-    for name, make in (("MuSiQue", read), ("HotpotQA", read_hotpotqa)):
+    for name, make in (("HotpotQA", read_hotpotqa), ("MuSiQue", read)):
         for one in make(folder / f"{name.lower()}.jsonl"):
             compares = name == "HotpotQA" and not any(part.needs for part in one.parts)
             found.setdefault(f"{name}, {len(one.parts)} hops{', comparison' * compares}", []).append(one)
-    kept = {name: asked[CHOSEN_BY.get(name, 0) :] for name, asked in sorted(found.items())}
-    return {
-        name: [make_run(one, seed) for one in asked[:questions]]
-        for name, asked in kept.items()
-        if len(asked) > 2
-    }
+    runs: dict[str, list[Run]] = {}
+    for name in sorted(found, key=lambda name: (name == "MuSiQue, 2 hops", name)):
+        asked = found[name][MEASURED.get(name, 0) :][:questions]
+        draws = DRAWS if name.startswith("MuSiQue") and name != "MuSiQue, 2 hops" else DRAWS[:1]
+        for draw in draws if len(asked) > 2 else ():
+            for at, one in enumerate(asked):
+                new = {CHOSE_NOTHING: True} if at >= CHOSEN_BY.get(name, 0) else {}
+                runs.setdefault(name, []).append(replace(make_run(one, seed + draw), metadata=new))
+    return runs
 
 
 def make_run(one: MultiHop, seed: int, *, useless: bool = True) -> Run:
@@ -169,12 +223,18 @@ async def _hops(
 
 
 def _rows(
-    name: str, runs: Sequence[Run], measured: Sequence[Mapping[str, Sequence[float]]], seed: int
+    name: str,
+    runs: Sequence[Run],
+    measured: Sequence[Mapping[str, Sequence[float]]],
+    seed: int,
+    labels: Sequence[str] = (*NUMBERS,),
 ) -> list[tuple[Cell, ...]]:
     """Returns a row for each number: the AUC of the first needed hop, of the last and of all over the others, with the
-    interval of the latter, and the mean AUC within a run."""
+    interval of the latter, the mean AUC within a run, and how many runs and questions have the number."""
+    asked = {question: number for number, question in enumerate(dict.fromkeys(run.question for run in runs))}
+    owners = np.array([asked[run.question] for run in runs])
     rows = []
-    for label in NUMBERS:
+    for label in labels:
         steps = [
             (value, step.metadata["role"] == "gold", place, at)
             for at, (run, numbers) in enumerate(zip(runs, measured, strict=True))
@@ -182,7 +242,9 @@ def _rows(
         ]
         kept = np.array([one for one in steps if not math.isnan(one[0])], dtype=float).reshape(-1, 4)
         if len(kept):
-            rows.append((f"{name}: {label}", *_aucs(kept, seed), len(runs)))
+            known = np.unique(kept[:, 3]).astype(int)
+            counts = len(known), len(np.unique(owners[known]))
+            rows.append((f"{name}: {label}", *_aucs(kept, seed, owners), *counts))
     return rows
 
 
@@ -193,13 +255,16 @@ def place_of_hops(run: Run) -> list[int]:
     return [places.get(at, 0) for at in range(len(run.steps))]
 
 
-def _aucs(table: Floats, seed: int) -> list[Cell]:
+def _aucs(table: Floats, seed: int, questions: Integers | None = None) -> list[Cell]:
+    """Returns the figures of a table of values, each with the number of its run; `questions` has that of each run's
+    question, if several runs may have the same."""
     value, needed, place, owner = table.T
+    drawn = owner if questions is None else questions[owner.astype(int)]
     firsts = []
     for one in (1, 3):
         some = (place == one) | (needed == 0)
         firsts.append(_cell(auc(value[some], needed[some])))
-    return [*firsts, *auc_over_questions(value, needed, owner, seed), _cell(_within(value, needed, owner))]
+    return [*firsts, *auc_over_questions(value, needed, drawn, seed), _cell(_within(value, needed, owner))]
 
 
 def _within(value: Floats, needed: Floats, owner: Floats) -> float:
@@ -247,7 +312,8 @@ async def _passages(
 def _table(rows: Sequence[tuple[Cell, ...]]) -> Table:
     return Table(
         "credit-hops", "A hop that was needed over a useless one",
-        ("number", "first hop: AUC", "last hop: AUC", "all hops: AUC", "low", "high", "within runs", "runs"),
+        ("number", "first hop: AUC", "last hop: AUC", "all hops: AUC", "low", "high", "within runs", "runs",
+         "questions"),
         tuple(rows),
         notes=(
             "AUC: how often a needed hop has the larger number than a useless one, over the hops of all runs; within "

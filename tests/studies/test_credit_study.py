@@ -7,7 +7,7 @@ import pytest
 
 from ragguard import connect
 from ragguard.errors import StoreError
-from studies.credit import SHOWN, _aucs, data_runs, make_run, study, world_runs
+from studies.credit import CHOSE_NOTHING, DRAWS, SHOWN, _aucs, data_runs, make_run, study, world_runs
 from studies.readers.multi_hop import read, read_hotpotqa
 
 TITLES = [f"Title {number}" for number in range(10)]
@@ -75,11 +75,14 @@ def test_the_bridge_of_hotpotqa_comes_before_what_states_the_answer(tmp_path):
     assert not any(part.needs for part in comparison.parts)
 
 
-def test_questions_by_which_forms_were_chosen_are_left_out(folder):
+def test_questions_that_chose_a_form_are_marked_and_others_have_draws_of_their_own(folder):
     groups = data_runs(folder, 60, seed=0)
     assert {name: len(runs) for name, runs in groups.items()} == {
-        "MuSiQue, 2 hops": 6, "HotpotQA, 2 hops, comparison": 5,
+        "HotpotQA, 2 hops, comparison": 5, "MuSiQue, 2 hops": 20,
     }  # fmt: skip
+    assert sum(CHOSE_NOTHING in run.metadata for run in groups["MuSiQue, 2 hops"]) == 6
+    first = next(read(folder / "musique.jsonl"))
+    assert groups["MuSiQue, 2 hops"][0].steps == make_run(first, DRAWS[0]).steps
     with pytest.raises(StoreError, match="musique"):
         data_runs(folder / "no", 60, seed=0)
 
@@ -101,9 +104,20 @@ def test_the_first_and_the_last_needed_hop_have_figures_of_their_own():
     assert low == high == 0.5
 
 
+def test_draws_of_one_question_are_drawn_together():
+    # The needed hop has the larger value in the runs of the first question, the smaller one in those of the second.
+    table = np.array(
+        [row for run in range(4) for row in ([1, 1, 1, run], [0 if run < 2 else 2, 0, 0, run])], dtype=float
+    )
+    *_, low, high, _ = _aucs(table, 0, np.array([0, 0, 1, 1]))
+    assert (low, high) == (0.0, 1.0)
+
+
 @pytest.mark.slow
 async def test_tables_have_a_row_for_each_number_and_one_hop_is_plain():
-    hops, cost = await study(connect("nano"), questions=3)
+    hops, cost, seeds = await study(connect("nano"), questions=3)
+    assert [row[0].partition(", ")[0] for row in seeds.rows[:2]] == ["seed 52001"] * 2
+    assert sum("median of 1 seeds" in row[0] for row in seeds.rows) == 8
     known = {row[0]: row for row in hops.rows}
     assert known[f"nano's world, 1 hop, complete: {SHOWN}"][3] == 1.0
     assert known["nano's world, 2 hops, complete: credit"][3] >= 0.9
