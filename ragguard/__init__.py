@@ -1,4 +1,4 @@
-"""ragguard tells, while an agent runs, what each retrieval did for the model that reads it."""
+"""ragguard measures, while an agent runs, what each retrieval did for the model that reads it."""
 
 from __future__ import annotations
 

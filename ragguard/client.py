@@ -1,4 +1,4 @@
-"""RagGuard puts an engine, a store and sinks together.
+"""`RagGuard`, the object that users make: it puts an engine, a store and sinks together.
 
     rg = RagGuard(engine="http://localhost:8000/v1")
     with rg.run("who founded the firm based in Oslo?") as run:

@@ -1,4 +1,4 @@
-"""Every error ragguard raises, as one tree.
+"""Every error that ragguard raises, as one tree.
 
     RagguardError
     ├── InvalidInput (ValueError)        an argument that cannot be right; names it, its value, what is allowed

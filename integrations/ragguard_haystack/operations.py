@@ -1,5 +1,5 @@
-"""Says what an operation that Haystack traces is, and reports it to the recorder: the outermost pipeline or agent that
-retrieves is a run."""
+"""Recognises the operations that Haystack traces, and reports them to the recorder: the outermost pipeline or agent
+that retrieves is a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stands before Haystack's tracer: each operation is captured and handed on to the tracer that was there."""
+"""A tracer before Haystack's own: captures each operation and passes it on to the tracer that was set before."""
 
 from __future__ import annotations
 

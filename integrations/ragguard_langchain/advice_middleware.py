@@ -1,4 +1,4 @@
-"""Advice as middleware of an agent: ends its loop when what it has found suffices, and tells its model what is open."""
+"""Advice as middleware: ends an agent's loop once what was found suffices, and shows the model what is open."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Global attachment: every LangChain call of the process is captured, without patching anything; and finds the call at
-work around plain code, so that `ragguard.retrieved` finds its run.
+"""Captures every LangChain call of the process, without patching anything; and finds the call that plain code runs in,
+so that `ragguard.retrieved` finds its run.
 
 LangChain asks a registered variable for a handler whenever it sets up a call's callbacks. There is no way to take it
 back, so it is registered once and answers with None when nothing is attached.

@@ -1,4 +1,4 @@
-"""The handler turns LangChain's callbacks into calls of the recorder.
+"""The handler that turns LangChain's callbacks into calls of the recorder.
 
 The handler is synchronous and runs inline, since LangChain makes its caller wait for any handler and this form costs
 least. It changes none of its arguments; its own faults are counted by the recorder. All its state is in the recorder's

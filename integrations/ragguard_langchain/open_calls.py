@@ -1,4 +1,4 @@
-"""The open calls of LangChain's call tree, and the retrievals that they are.
+"""The open calls of LangChain's call tree, and which of them are retrievals.
 
 LangChain reports calls one by one, each with its parent's id. An `OpenCall` has what the calls below it need to know of
 it: their run, the retrieval and the tool that they are in, and their turn.

@@ -1,5 +1,5 @@
-"""Finds the spans that other instrumentations make of LangChain's calls: scores are attached to these, and ragguard
-makes no second ones.
+"""Finds the spans that other instrumentations make of LangChain's calls, so that scores are attached to those spans and
+ragguard makes no second ones.
 
 OpenInference and OpenLLMetry keep their spans by the call's id, and do not always put them into the context, so each
 library is asked for the span. Depending on who was attached first, a call's span is there at our start hook, at

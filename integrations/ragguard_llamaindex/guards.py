@@ -1,4 +1,4 @@
-"""The guard behind a retrieval: as a node postprocessor, and around a retriever."""
+"""The guard after a retrieval: as a node postprocessor, and around a retriever."""
 
 from __future__ import annotations
 

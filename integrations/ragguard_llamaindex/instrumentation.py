@@ -1,4 +1,4 @@
-"""Attaches capture to LlamaIndex's dispatcher and detaches it, and finds the call at work around plain code, so that
+"""Attaches capture to LlamaIndex's dispatcher and detaches it, and finds the call that plain code runs in, so that
 `ragguard.retrieved` finds its run."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Advice while a run goes on: whether what was read suffices, and what another search is expected to bring."""
+"""Advice during a run: whether what was read suffices, and what another search is expected to bring."""
 
 from ragguard.advice.adviser import Adviser
 from ragguard.advice.calibration import AdviceCalibration, KnownOutcome

@@ -1,4 +1,4 @@
-"""Gives advice about a run that goes on, within a budget, and open where it fails.
+"""Gives advice about a run that has not ended, within a time budget; if advice fails, it is `continue` with the reason.
 
 What the caller does wrong raises; what an engine does wrong, or a budget that is over, becomes `continue` with its
 reason: advice must never be why an agent stops working.

@@ -1,4 +1,4 @@
-"""Chooses from which sufficiency on stopping is advised, by conformal risk control.
+"""Chooses the sufficiency from which on advice is to stop, by conformal risk control.
 
 Each example is a run whose answer is known to be right or not after each of its steps: c(1), …, c(T) in [0, 1], with
 the sufficiency s(1), …, s(T) at the same places. The rule with the setting λ stops at τ(λ), the first step with s > λ,

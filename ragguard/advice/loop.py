@@ -1,4 +1,4 @@
-"""Advice in the loop of an agent: asked after each hop, within a number of hops, and never an error of its caller.
+"""Advice in the loop of an agent: after each hop, within a number of hops, and without raising errors.
 
 The run is found by context, as `ragguard.current_run()` finds it. Where no advice can be had, the loop goes on, and a
 warning says why. Imports no framework.

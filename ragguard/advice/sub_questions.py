@@ -1,4 +1,4 @@
-"""The sub-questions of advice, with what was read put in place of "that person" and the like.
+"""The sub-questions of advice, in which names that were read replace "that person" and the like.
 
 The second sub-question of a chain speaks of the answer to the first: "where was that person born?". As it stands, any
 passage about anybody's birthplace answers it, and advice would call a run complete that has read one fact of two. So

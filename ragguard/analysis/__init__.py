@@ -1,1 +1,1 @@
-"""Reports show scored runs: in a terminal, as a page, as a comparison."""
+"""Reports of scored runs: in a terminal, as a page, as a comparison."""

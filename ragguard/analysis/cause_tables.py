@@ -1,4 +1,4 @@
-"""Tables of what runs count as: of one set of runs, and of two sets that are compared question by question."""
+"""Tables of how runs came out, such as misled: of one set, and of two sets compared question by question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The result of comparing two sets of runs: what changed, which side is better, and what that rests on, in words."""
+"""The result of comparing two sets of runs, in words: what changed, which side is better, and from what data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regression cases: runs of a store as questions that later versions are held to.
+"""Regression cases: questions of stored runs, against which later versions of a pipeline are checked.
 
 case = case_of(view, corpus)            # of a failed run: what it must find, what it must not read, the right answers
 result = check_case(case, later_run)    # passed, failed with reasons, or stale

@@ -1,4 +1,4 @@
-"""Retrievals of plain code, recorded in whatever run the code is inside of.
+"""Retrievals of plain code, recorded in the run that surrounds the code.
 
     ragguard.retrieved(query, vector_store.similarity_search_with_score(query))
 

@@ -1,4 +1,4 @@
-"""The handle that `rg.run(...)` gives: one run in the user's own hands, for sync and async code alike.
+"""The handle that `rg.run(...)` yields: one run that user code reports to, sync or async.
 
 A framework that works inside it joins it: the steps it reports belong to this run, and the
 references and name given here hold.

@@ -1,5 +1,5 @@
-"""The names under which pipelines, tools, engines, states and spans hold what capture looks for, the most usual ones
-first: one table for every framework and for traces. Data only."""
+"""The names under which pipelines, tools, engines, states and spans keep questions, answers and documents, the most
+usual ones first: one table for every framework and for traces. Data only."""
 
 QUESTIONS = (
     "messages", "input_messages", "question", "query", "query_str", "search_query", "str_or_query_bundle",

@@ -1,4 +1,4 @@
-"""The open runs and retrievals of one process: what they hold, and how the events of what has ended leave.
+"""The open runs and retrievals of one process, until they end and their events go to the intake.
 
 Every change is made under `OpenRuns.lock`. Events leave outside of it, so that an intake which waits for a disk holds
 up its own caller only; a run's end is held back until the steps that are on their way have gone through.

@@ -1,4 +1,4 @@
-"""A run, as the code inside of it reports retrievals and asks for advice; errors become the recorder's faults.
+"""The methods of a run for code that reports retrievals and asks for advice; errors become the recorder's faults.
 
 Each framework's integration registers here how to find its own call around the code at hand.
 """

@@ -1,4 +1,4 @@
-"""Retrievals as hooks keep them, from which their steps are made when somebody reads them."""
+"""Retrievals as hooks keep them; steps are made of them later, when they are read."""
 
 from __future__ import annotations
 

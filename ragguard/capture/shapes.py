@@ -1,5 +1,5 @@
-"""Finds the question, the answer, the messages and the texts in what pipelines are given and give: texts, messages,
-mappings, states, events, responses, as objects of a framework or as a trace has logged them.
+"""Finds the question, the answer, the messages and the texts in the inputs and outputs of pipelines: in texts,
+messages, mappings, states, events, responses, as objects of a framework or as a trace has logged them.
 
     question_in({"messages": [HumanMessage("Who founded it?")]})   # "Who founded it?"
     answer_in(AgentOutput(...)).text

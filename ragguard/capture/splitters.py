@@ -1,4 +1,4 @@
-"""Takes apart what a tool returned: by a splitter, or as the result of a search that is recognised in plain data.
+"""Splits a tool's output into passages: by a user's splitter, or because plain data looks like the result of a search.
 
     RagGuardCallback(rg, tools={"search": paragraphs, "wiki": separated_by("---")})
 

@@ -1,4 +1,4 @@
-"""Reads what a tool gave, in the form of any framework: its documents, its texts and its data, or its error.
+"""Reads the output of a tool, in the form of any framework: its documents, its texts and its data, or its error.
 
 A hook keeps the result without taking it apart; that happens when the step is read. The result is a value, a message of
 LangChain (which may stand in a command of LangGraph) with an artifact, LlamaIndex's output around the function's value,

@@ -1,4 +1,4 @@
-"""`ragguard cases DATA [RUN…]`: makes regression cases of runs, to which later versions are held."""
+"""`ragguard cases DATA [RUN…]`: makes regression cases of runs, by which later versions are checked."""
 
 from __future__ import annotations
 

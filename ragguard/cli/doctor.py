@@ -1,4 +1,4 @@
-"""`ragguard doctor`: what an engine is, how exact and how fast, and what to change; with --exam, what it can tell."""
+"""`ragguard doctor`: what an engine is, how exact and how fast, and what to change; with --exam, what it can judge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Follows a store as runs go on, for `ragguard report DB --follow`: one line a run, its hops with their numbers."""
+"""Shows the runs of a store as they come (`ragguard report DB --follow`): a line for each, with its hops' numbers."""
 
 from __future__ import annotations
 

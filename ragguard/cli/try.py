@@ -1,5 +1,5 @@
 # ruff: noqa: N999 - a module is named as its command
-"""`ragguard try FOLDER QUESTION …`: questions about texts of one's own, searched, answered and scored at once."""
+"""`ragguard try FOLDER QUESTION …`: answers questions from the user's own texts, and scores the search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares two ways to search for `ragguard try`: takes a retriever of the user's, and the means of both ways."""
+"""Compares two ways to search, for `ragguard try`: loads a user's retriever, and shows the means of both ways."""
 
 from __future__ import annotations
 

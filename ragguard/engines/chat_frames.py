@@ -1,4 +1,4 @@
-"""Texts with a meaning of their own in chat templates: special tokens, which frame turns, and the marks of thoughts.
+"""Texts that have a special meaning in chat templates: special tokens, which frame turns, and the marks of thoughts.
 
 Special tokens must stay plain text in a passage. What a tokenizer or a server shows of a model's own is neutralised
 where prompts become tokens; the texts of families that are known are neutralised in every prompt.

@@ -1,5 +1,5 @@
-"""`connect` and `connect_entailer`: make an engine or an entailer with the usual layers, given a word, an address or an
-object.
+"""`connect` and `connect_entailer`, which make an engine or an entailer with the usual layers from a name, an address
+or an object.
 
 `auto` is the engine that is taken where none is named. nano, which knows its made-up world alone, is taken only where
 RAGGUARD_ENGINE names it.

@@ -1,4 +1,4 @@
-"""The engines of the package: each verb makes a request, a layer sends it on, an engine on a model has it answered.
+"""The base of ragguard's own engines: a verb makes a request, layers send it on, and the engine's model answers it.
 
 An engine of a user's own implements the verbs of `base.Engine`. The engines and layers of the package implement `send`
 instead, and inherit the verbs from here.

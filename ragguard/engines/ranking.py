@@ -1,4 +1,4 @@
-"""Judges of relevance that rank: their scores as answers to label questions.
+"""Rerankers as judges of relevance: their scores become answers to label questions.
 
 A score is no probability: models give logits, or squeeze them in ways of their own. So the answer to a label question
 is the score's logistic, which keeps the order alone, and the examination's cases make probabilities of it

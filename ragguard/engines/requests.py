@@ -1,4 +1,4 @@
-"""Requests: each is one call to an engine as one value, which the layers send on, join with others, split, and keep.
+"""Requests: each is a call to an engine as one value, which layers send on, merge with others, split and cache.
 
 `DrawRequest` asks for sampled answers, `ContinuationRequest` for the probabilities of given texts; the one for labels
 is in `labels.py`, the one for the relations of two answers in `entailment.py`. A reply is one plain value for each

@@ -1,4 +1,4 @@
-"""Language models that show their tokens: their protocol, their profile, and the answering of requests with it.
+"""Language models that show their tokens: their protocol, their profile, and how they answer requests.
 
 `find_out` finds the profile: chat template, thinking, and the way to read labels. Prompts become questions about
 tokens, and log-probabilities the probabilities of labels. A prompt that does not fit is cut where it allows that. This

@@ -1,4 +1,4 @@
-"""Finds a text in an answer as the answer spells it, unless the answer denies it."""
+"""Finds a text in an answer, in the answer's spelling, unless the answer denies it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the passage to blame for a wrong answer: the one that states it, or an earlier one that led the run astray.
+"""Finds the passage to blame for a wrong answer: the one that states the answer, or an earlier one that misled the run.
 
 A hop asks for what an earlier passage named. If that passage was false, the next hop finds a true passage about the
 wrong thing, and the answer repeats it:

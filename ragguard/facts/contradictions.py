@@ -1,4 +1,4 @@
-"""Finds passages that contradict a reference by their words: the same words around other ones in its place.
+"""Finds passages that contradict a reference by their words: the same words, around another text in its place.
 
     references: ["1922"]
     "The mill was built in 1922 by Ada Berg."  against  "The mill was built in 1951 by Ada Berg."

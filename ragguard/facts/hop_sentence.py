@@ -1,4 +1,4 @@
-"""Says in one sentence what the hops of a run did to the belief and what led to what, by numbers alone.
+"""Says in one sentence what the hops of a run did to the belief and which hop led to which, from their numbers.
 
 Each clause is a claim that is true of the numbers; what they do not show is said as that.
 """

@@ -1,4 +1,4 @@
-"""Decides which number says what each hop of a run was worth: the one answer to "which hop paid?".
+"""Decides what each hop of a run was worth, which answers "which hop paid?".
 
 Every sentence, bar and table about hops takes its number from here. Three kinds of evidence go into it: what a hop did
 to question and answer, by its scores; what it led to, by the words of the queries behind it; and whether it brought the

@@ -1,4 +1,4 @@
-"""Finds what led to a hop's query: the words that it took from a passage of an earlier hop. No model is asked.
+"""Finds which earlier hop led to a hop's query, by the words that the query took from a passage. No model is asked.
 
 A query takes words from a passage that the model got in an earlier turn if a run of its words stands in the passage,
 and one of these is new: neither the question nor an earlier query has it. The run has to hold a name or a number (a new

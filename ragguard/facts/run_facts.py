@@ -1,5 +1,5 @@
-"""Collects what is known of a scored run and its hops for the explanation in words: texts, utilities, gains of belief;
-and finds answers and names in passages, word for word and without a model.
+"""Collects what is known about a scored run and its hops, for the explanation in words: texts, utilities, gains of
+belief; and finds answers and names in passages, word for word and without a model.
 
 This file says nothing in words.
 """

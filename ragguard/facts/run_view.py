@@ -1,4 +1,4 @@
-"""The view of a scored run that every printer gets: the terminal, the page, the list of runs, JSON.
+"""The view of a scored run that every output shows: the terminal, the page, the list of runs, JSON.
 
 A printer decides how a run looks; what is so of it, and in which words, is decided here.
 """

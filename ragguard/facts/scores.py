@@ -1,4 +1,4 @@
-"""The rule which of several scores of one thing counts, for reports, comparisons and labels alike.
+"""The rule that decides which of several scores about the same thing counts, for reports, comparisons and labels.
 
 A run may be scored more than once: with another judge, other settings, other references. A scorer with its settings,
 models and prompts is a *way* of scoring; its version says which. Of each scorer one way counts in a run: the newest of

@@ -1,4 +1,4 @@
-"""A step as facts: all that it retrieved, which of that the model got, and K, the number of places in the prompt."""
+"""The facts of a step: what it retrieved, which of that the model got, and K, the number of places in the prompt."""
 
 from __future__ import annotations
 

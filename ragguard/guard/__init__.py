@@ -1,4 +1,4 @@
-"""The guard drops passages that would mislead the model, within a time budget. Where it cannot judge, it keeps all."""
+"""The guard: drops passages that would mislead the model, within a time budget. If it cannot judge, it keeps all."""
 
 from ragguard.guard.calibration import Calibration, Example
 from ragguard.guard.guard import DistractorGuard

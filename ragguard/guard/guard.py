@@ -1,4 +1,4 @@
-"""The guard: passages in, fewer passages out, within a budget of milliseconds, whatever happens.
+"""`DistractorGuard`: judges retrieved passages within a budget of milliseconds, and drops those that would mislead.
 
 It judges every passage for the step's own query in one batch, lets its policies choose, and says
 what it did and why. When time runs out, the engine fails or anything else goes wrong, everything

@@ -1,5 +1,4 @@
-"""Counts what guards decided, why they kept everything where they could not judge, and whether what a calibration
-promised holds.
+"""Counts what guards decided and why they kept everything, and tests whether the promise of a calibration holds.
 
 A guard fails open: without these numbers and warnings, one whose engine is gone seems to find nothing to drop.
 """

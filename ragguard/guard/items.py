@@ -1,4 +1,4 @@
-"""Guards a framework's own objects (documents, nodes) by the passages that they hold."""
+"""Guards the objects of a framework (documents, nodes) by the passages in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies choose which of the judged passages are dropped, and why. Several policies apply in order.
+"""Policies, which choose the judged passages to drop, and say why. Several policies apply in order.
 
 Each policy gets the passages that the policies before it kept. A passage without a utility, which the judge could not
 judge, is never dropped for its utility.

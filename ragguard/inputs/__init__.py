@@ -1,4 +1,4 @@
-"""Runs from whatever holds some: run files, stores, traces, tables, data sets in memory.
+"""Reads runs from run files, stores, traces, tables and data sets in memory.
 
 runs_from("ragas.csv"), runs_from(frame), runs_from(dataset)      # runs
 RunReading("ragas.csv").lines()                                   # runs and the problems in their place

@@ -1,1 +1,1 @@
-"""The lab: measures the measures. Validation of metrics and labels of people; nothing below or beside it imports it."""
+"""The lab: checks the metrics themselves, by validation and by labels of people. Only floor 10 imports it."""

@@ -1,5 +1,5 @@
-"""Tests what a run is said to have failed by: the reader is asked again with the misleading passage taken out, or the
-missing one put in. If its answer turns right, the cause is confirmed.
+"""Tests the cause of a failed run: the reader is asked again without the misleading passage, or with the missing one.
+If its answer is then right, the cause is confirmed.
 
 The reader is the engine, which stands in for the model of the application; so it is asked about the passages as they
 were, too. If it is right with these, nothing can be tested with it.

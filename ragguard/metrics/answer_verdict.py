@@ -1,4 +1,4 @@
-"""Tells by words alone whether an answer is right, as people judge it, or that words do not decide.
+"""Decides by words only whether an answer is right, as people judge it, or that words do not decide.
 
 An answer that holds a reference is right, also if it says more. Names in another order or without the middle one,
 other spellings of numbers and dates, quantities in other units, and a short answer that stands in a long reference are

@@ -1,4 +1,4 @@
-"""Metrics of a set of passages beside the best set there was; rare grades weigh more.
+"""Metrics that compare a set of passages with the best set that exists; rare grades weigh more.
 
 The source is "Redefining RAG Evaluation: A Set-Based Approach" (arXiv:2511.09545). Grades run from 1 (junk)
 to 5 (decisive). The pool is every graded passage of the query, the candidates are what was retrieved, the

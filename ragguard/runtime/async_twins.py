@@ -1,5 +1,5 @@
-"""The documentation of an asynchronous method that does what a synchronous one does: written once, at the synchronous
-one, with its errors."""
+"""Gives an asynchronous method the documentation of the synchronous method that does the same, so that it is written
+once."""
 
 from __future__ import annotations
 

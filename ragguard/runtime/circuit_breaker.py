@@ -1,5 +1,5 @@
-"""The retry schedule says how many seconds lie between two attempts. The circuit breaker leaves an engine that keeps
-failing alone for a while, by such a schedule, then lets one call at a time try it."""
+"""The retry schedule, which says how many seconds lie between two attempts; and the circuit breaker, which stops calls
+to an engine that keeps failing for a while, by such a schedule, then lets one call at a time try it."""
 
 from __future__ import annotations
 

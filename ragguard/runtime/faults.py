@@ -1,5 +1,5 @@
-"""Faults and warnings. Each fault of ragguard is counted and kept away from the application, each kind is logged once;
-what the user's own code raises is a result, kept away from event loops. A warning to the user is logged at once, and
+"""Faults and warnings. Each fault of ragguard is counted and never reaches the application; each kind is logged once.
+What a user's own code raises is a result and never reaches an event loop. A warning to the user is logged at once, and
 again only after a pause.
 """
 

@@ -1,5 +1,5 @@
-"""The limiter bounds how many calls are under way at once; the most urgent of the waiting callers goes first. A window
-is a limiter of work, whose size follows what has been shown to end in time.
+"""The limiter bounds how many calls run at once; the most urgent of the waiting callers goes first. A window is a
+limiter of work: its size follows how much work has ended in time.
 
 `in_parallel` makes several calls at once with a limiter of its own; `bounded` works on a stream of items, a few at a
 time, so that memory does not grow with their number.

@@ -1,4 +1,4 @@
-"""Keeps what belongs to one process: locks, threads, connections and unfinished work, made anew in a forked child.
+"""Keeps what belongs to one process: locks, threads, connections and unfinished work, which a forked child makes again.
 
 A child has a copy of its parent's memory, but only the one thread that forked: a lock that another thread held stays
 locked there, and what that thread did is never finished. An object that a user holds keeps all of that in an inner half

@@ -1,4 +1,4 @@
-"""Scoring in parts: an input of any size, cut into parts that several processes score, one at a time each.
+"""Scoring in parts: an input of any size is cut into parts, and several processes each score one part at a time.
 
 `prepare` (job.py) checks a `PartJob` and plans its parts (part.py), `carry_out` hands them to the workers of an
 executor: `Processes` (part_scorer.py), or `RayActors` of `ragguard_ray`. There `PartScorer` (part_scorer.py) scores

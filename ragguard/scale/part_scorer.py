@@ -1,4 +1,4 @@
-"""Scores one part: its runs through a pipeline alone, without a store, and its results written whole or not at all.
+"""Scores one part: its runs go through a pipeline without a store, and its results are written whole or not at all.
 
 This is the work of one process or actor, whatever started it: `await PartScorer(job).answer(part)` for each part. The
 processes of this machine are run with the standard library alone. They are started anew (spawned), so a script that

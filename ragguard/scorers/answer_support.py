@@ -1,4 +1,4 @@
-"""The support of a right answer by what was read, by words alone: no model is asked."""
+"""The support of a right answer by what was read, by words only: no model is asked."""
 
 from __future__ import annotations
 

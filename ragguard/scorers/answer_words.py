@@ -1,5 +1,5 @@
-"""Scores of the answer by its words, for which no model is asked: whether a reference stands in what was read, which of
-the answer's names and figures stand in no passage, and, as far as words decide it, whether the answer is right."""
+"""Scores of the answer by its words, for which no model is asked: whether a reference is in what was read, which names
+and figures of the answer no passage has, and, if words decide it, whether the answer is right."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The scores that follow from the beliefs in a run's contexts: which there are, and how each is written with its error
-and what is said of it."""
+"""The scores that follow from the beliefs in a run's contexts: which there are, and how each is written, with its error
+and its explanation."""
 
 from __future__ import annotations
 

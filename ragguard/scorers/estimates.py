@@ -1,4 +1,4 @@
-"""Estimates the belief in each context of a run: from drawn answers and what they mean, with its error, or by how
+"""Estimates the belief in each context of a run: from sampled answers and their meanings, with its error, or by how
 probable the reader finds the reference as its answer.
 
 Which answers mean the same, and which mean a reference, is found with as few comparisons as possible. Answers of the

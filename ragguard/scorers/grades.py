@@ -1,4 +1,4 @@
-"""Scores by grades: a selection beside the best passages there were (RA-nWG, PROC), and how much of it is junk."""
+"""Scores by grades: a selection beside the best passages that exist (RA-nWG, PROC), and how much of it is junk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores about how a hop bears on question and answer together, for runs of several hops.
+"""Scores about what a hop contributes to question and answer together, for runs of several hops.
 
 A bridge makes the question likelier and the answer not, the last hop the answer and the question less: their sum knows
 both. In runs of one hop whose passages a search engine found, the question's part says nothing, so there is no sum.

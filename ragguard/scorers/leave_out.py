@@ -1,5 +1,5 @@
-"""Measures what each passage that was read contributes to the belief: the belief after all that was read less the
-belief after all but this one.
+"""Measures what each passage that was read contributes to the belief: the belief after all passages, minus the belief
+after all except this one.
 
 Of few passages each is left out by itself. Many are left out by halves first: a half that changes next to nothing is
 settled as a whole, any other is halved again.

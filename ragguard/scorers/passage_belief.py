@@ -1,4 +1,4 @@
-"""Scores about what each passage does to the belief in the answer: alone, and among all that was read.
+"""Scores about what each passage does to the belief in the answer: by itself, and among all that was read.
 
 By the likelihood of given texts: nothing is drawn and nobody judges.
 """

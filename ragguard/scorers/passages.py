@@ -1,4 +1,4 @@
-"""Judges passages: would the model that reads abstain after a passage, and is the passage relevant to the query?
+"""Judges passages: whether the reader would abstain after a passage, and whether it is relevant to the query.
 
 Scorers, the guard and advice put these two questions here, and nowhere else, so that they say the same of a passage and
 share the engine's cache.

@@ -1,4 +1,4 @@
-"""Δ likelihood against random passages: what a hop is worth beyond what any text of its length in the prompt does."""
+"""Δ likelihood beside random passages: what a hop is worth beyond what any text of its length in the prompt does."""
 
 from __future__ import annotations
 

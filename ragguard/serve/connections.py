@@ -1,5 +1,5 @@
-"""Closes connections on which no request comes, so that clients which connect and say nothing hold no place, and gives
-up requests that take long once the server ends."""
+"""Closes connections on which no request comes, so that silent clients take no room, and cancels requests that take
+long once the server ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of the service: the report over the store as it grows, and the counts that a Prometheus scrapes."""
+"""The pages of the service: the report over the growing store, and the counts that Prometheus scrapes."""
 
 from __future__ import annotations
 

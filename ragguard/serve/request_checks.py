@@ -1,4 +1,4 @@
-"""Checks requests before they are answered: who asks, how large a body is, and whether it has the form that is read."""
+"""Checks requests before they are answered: who asks, how large the body is, and whether it has a known form."""
 
 from __future__ import annotations
 

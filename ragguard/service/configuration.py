@@ -1,4 +1,4 @@
-"""The configuration of a RagGuard: its arguments, checked once and handed down whole through the service."""
+"""The configuration of a RagGuard: its arguments, checked once and passed whole through the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker claims runs that are due, a few at a time, and has each scored, kept unscored or delivered.
+"""The worker, which claims runs that are due, a few at a time, and has each scored, kept unscored or delivered.
 
 While the engine does not answer at all, the worker tries one run at a time, with pauses; all others stay due in the
 store and lose no attempt. Whether it answers is known by the circuit breaker around each engine

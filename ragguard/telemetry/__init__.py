@@ -1,4 +1,4 @@
-"""Sinks send scores to where users read them: OpenTelemetry, Phoenix, files."""
+"""Sinks, which send scores to where users read them: OpenTelemetry, Phoenix, files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores as back ends for traces keep them, posted over REST.
+"""Posts scores over REST to back ends for traces, in the form in which each keeps them.
 
 Phoenix takes spans by OTLP but ignores evaluations that stand on them; its score chips come from `/v1/span_annotations`
 and `/v1/document_annotations`. An annotation may come before its span, and the same name on the same span replaces the

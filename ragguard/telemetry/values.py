@@ -1,5 +1,5 @@
 """Attribute values of spans: scalars, flat lists of one type, texts of bounded length. Others are left out and counted.
-Texts leave the process only where an argument or the environment asks for it.
+Texts leave the process only if an argument or the environment asks for it.
 
 An exporter that cannot encode one value drops its whole batch, so a value is checked here.
 """

@@ -1,4 +1,4 @@
-"""Reads the texts of a folder as passages. Each file that is not read is noted with the reason."""
+"""Reads the texts of a folder as passages, and notes the reason for each file that is not read."""
 
 from __future__ import annotations
 

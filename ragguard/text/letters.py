@@ -1,4 +1,4 @@
-"""Evens out how a text is written in Unicode. All rules by which texts are compared begin with one of these two:
+"""Normalises how a text is written in Unicode. All rules by which texts are compared begin with one of two:
 
 folded("Ｃafé")            # "café": compatible forms and case, for whatever keeps its letters
 without_accents("Ｃafé")   # "Cafe": for words that people write with accents or without

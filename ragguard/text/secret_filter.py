@@ -1,5 +1,5 @@
-"""Removes from every text that leaves the package what must not be shown: API keys, passwords, and characters that
-control a terminal or hide a text. It leaves in errors, logs, records, spans and at terminals.
+"""Removes what must not be shown (API keys, passwords, characters that control a terminal or hide a text) from every
+text that leaves the package: in errors, logs, records, spans and at terminals.
 
 A secret is registered before it is used (see `credentials`), and a text made of foreign parts passes
 through `without_secrets` before it is cut. Every error and every logger of the package does so by itself.

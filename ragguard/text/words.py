@@ -1,4 +1,4 @@
-"""Brings texts into the form in which one is looked for in another, by whole words. There are two rules:
+"""Normalises texts so that one can be looked for in another by whole words. There are two rules:
 
     running_words("It is 2.4 m — 15% more.")   # "it is 2 4 m 15 more": a long text, as a passage in a prompt
     figure_words("It is 2.4 m — 15% more.")    # "it is 2point4 m 15 percent more": a short one, as a name or a number

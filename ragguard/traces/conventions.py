@@ -1,4 +1,4 @@
-"""The conventions for spans that are understood, as data: which attributes say what a span is, and which hold what."""
+"""The conventions for spans, as data: which attributes say what kind a span is, and which have its texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the spans of traces until these are complete: on disk, so that neither their number nor a kill matters.
+"""Keeps the spans of traces on disk until the traces are complete, so that neither their number nor a kill matters.
 
 `add` is durable once it returns, where the spool has a path. `complete` gives the traces of which no more is expected,
 `spans` the spans of one; `handed` notes that they have become runs, and spans that come late make them complete once

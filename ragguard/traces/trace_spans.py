@@ -1,4 +1,4 @@
-"""How spans are read from OTLP, from spans of Phoenix, from observations of Langfuse and from trajectories.
+"""Reads spans from OTLP, from spans of Phoenix, from observations of Langfuse and from trajectories.
 
 for span in packed_json(line, broken): ...        # a line of a file of traces, by whatever wrote it
 for span in packed_protobuf(body, broken): ...    # the body of a request to /v1/traces; needs opentelemetry-proto

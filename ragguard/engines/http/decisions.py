@@ -1,4 +1,4 @@
-"""Decision servers: models that answer typed questions about a text (the state) with a probability for each option.
+"""Decision servers: models that answer typed questions about a text, the state, with a probability for each option.
 
 They judge and do not read: they write no text. Where a server of chat completions answers such questions, too, its
 model reads by the former and judges by the latter. Turns prompts with labels into states and questions, these into the

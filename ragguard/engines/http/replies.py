@@ -1,4 +1,4 @@
-"""Replies of servers: the parts that are alike in all APIs, and each way to fail as one of our errors (`errors.py`)."""
+"""Replies of servers: the parts that all APIs share, and each kind of failure as an error of ragguard (`errors.py`)."""
 
 from __future__ import annotations
 

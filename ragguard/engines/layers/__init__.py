@@ -1,4 +1,4 @@
-"""Layers: each wraps an engine and is an engine, so they stack in one visible line.
+"""Layers: each wraps an engine and is an engine itself, so that they stack.
 
 The usual stack, outermost first, and why in this order:
 

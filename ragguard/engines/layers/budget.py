@@ -1,4 +1,4 @@
-"""The account of what may be spent: requests, tokens and money, for all engines that share it; and Budget, its layer.
+"""`Account`, what may be spent on requests, tokens and money by all engines that share it; and `Budget`, its layer.
 
 A call is refused once a limit is reached. The HTTP client counts each request before it is sent, and the tokens that
 the server's reply reports, so retries, questions about the server and failed requests are counted, too. Requests never

@@ -1,4 +1,4 @@
-"""Cache: asks no question twice. Memory first, then a file that processes may share, then the engine.
+"""`Cache`, the layer that asks no question twice: memory first, then a file that processes may share, then the engine.
 
 A kept value belongs to the model's fingerprint, one prompt and the parameters, its labels included; requests say what
 their keys are. A request whose reply is meant to differ each time is never kept.

@@ -1,4 +1,4 @@
-"""Coalesce: calls that come within a few milliseconds become one batch.
+"""`Coalesce`, the layer that makes one batch of the calls that come within a few milliseconds.
 
 Only requests of the same kind, parameters and priority merge, and only within one event loop. Each caller keeps its
 own deadline, its own cancellation, and its own error when it was its prompt that broke the batch. That merging

@@ -1,4 +1,4 @@
-"""Priority: gives an engine as much at once as it has shown that it answers in time, the most urgent first.
+"""`Priority`, the layer that gives an engine as much at once as it answers in time, the most urgent first.
 
 A call is cut into requests that fit the window (`runtime/limiter.py`). One that takes too long is asked again in
 halves. What is answered of a call that fails is kept for the next one, so that nothing is asked twice.

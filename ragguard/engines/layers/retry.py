@@ -1,4 +1,4 @@
-"""Retry: repeats requests where that may help, and stops asking a server that is down.
+"""`Retry`, the layer that repeats requests if that may help, and stops asking a server that is down.
 
 Both verbs only read, so every call is safe to repeat; only errors marked `retryable` are. Between
 attempts it waits a random part of an exponentially growing time, or as long as the server asked for.

@@ -1,1 +1,1 @@
-"""Language models of the Llama architecture on NumPy alone: nano, which ships, and models from GGUF files."""
+"""Language models of the Llama architecture with NumPy only: nano, which ships, and models from GGUF files."""

@@ -1,5 +1,5 @@
-"""Chat templates of files of somebody else's, rendered in a process of its own, which ends if a template takes too much
-memory or time: no budget inside of an interpreter holds for each filter, method and nested list that a template has."""
+"""Chat templates from foreign files, rendered in a separate process that ends if a template takes too much memory or
+time: no limit inside an interpreter holds for every filter, method and nested list that a template may have."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A transformer of Llama's or Gemma 3's architecture on NumPy alone: rows of token ids in, states and log-probabilities
-out, over a key/value memory.
+"""A transformer of Llama's or Gemma 3's architecture with NumPy only: rows of token ids in, states and
+log-probabilities out, over a key/value memory.
 
 Scales of the norms and of attention are multiplied into the matrices when the weights are loaded. This file knows ids
 and arrays, no text and no files.

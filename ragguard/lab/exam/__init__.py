@@ -1,1 +1,1 @@
-"""The whole examination of a model; its short form and what a record means for scores stand in `ragguard.scorers`."""
+"""The whole examination of a model; its short form, and what a record means for scores, are in `ragguard.scorers`."""

@@ -1,4 +1,4 @@
-"""The file of labels: JSON lines, one for each label that a person gave, or for each item that waits for one.
+"""The file of labels: JSON lines, one for each label that a person gave, or for each item that has no label yet.
 
 `ragguard label --page` writes a page, one HTML file that a browser opens without a server, which saves such a file. The
 calibrations of the guard and of advice read runs with what people said of them.

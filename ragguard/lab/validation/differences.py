@@ -1,4 +1,4 @@
-"""Differences between metrics: how much better one goes with the outcomes than each other one.
+"""Differences between metrics: how much better the best one goes with the outcomes than each other metric.
 
 If the data name the best metric, the largest of many correlations is compared with the others: among equally good
 metrics the luckiest one then looks better. So p is corrected over all pairs of metrics, of which the best and another

@@ -1,5 +1,5 @@
-"""The short form of the examination, which scoring puts to models that nobody examined, and the one of rerankers. The
-whole examination is a command (`ragguard doctor ENGINE --exam`) and stands in the lab."""
+"""The short form of the examination, for models that nobody examined, and the one for rerankers. The whole examination
+is a command (`ragguard doctor ENGINE --exam`), and its code is in the lab."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of calibrations: shared by the guard, advice and the fit of UDCG."""
+"""The files of calibrations, in one format for the guard, advice and the fit of UDCG."""
 
 from __future__ import annotations
 

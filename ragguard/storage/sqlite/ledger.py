@@ -1,5 +1,5 @@
 """Keeps account of the runs that a process has still to score or deliver, and stores the results of scoring, each score
-once. In memory it lets go of what is beyond the bounds.
+once. In memory it drops what is beyond the bounds.
 
 A run belongs to one process. A process holds a lease while it works on a store; when the process is gone, the next one
 that checks takes over its runs, so that no run is scored by two processes at a time and no run is left unscored.

@@ -1,4 +1,4 @@
-"""The store keeps runs in one SQLite file, or in memory, behind plain calls that any thread may make.
+"""The store, which keeps runs in one SQLite file, or in memory, behind plain calls that any thread may make.
 
 Every call is one short transaction. Knows no engine, no queue and no event loop.
 """
