@@ -61,8 +61,8 @@ class RagGuard:
     All times are in seconds. Wrong settings are refused here, at once; afterwards no failure of an engine, a disk
     or a sink reaches the application.
 
-    Its arguments are the fields of `ScoringSettings` and `ServiceSettings`, which say what each does; `engine` may be
-    given by its place. docs/reference/settings.md lists them.
+    Its arguments are the fields of `ScoringSettings` and `ServiceSettings`, which describe each; `engine` may be given
+    without its name. docs/reference/settings.md lists them.
     """
 
     @takes(Options)
@@ -90,22 +90,22 @@ class RagGuard:
     ) -> RunHandle:
         """Captures one run: `with rg.run(question) as run`, or `async with`.
 
-        Each run has an id that no other one has, `run.id`. With `resume=` it goes on with a run that is there, in this
-        process or another one with the same store: its steps are numbered on, and the question stays.
+        Each run has a unique id, `run.id`. With `resume=` an earlier run continues, in this process or in another one
+        with the same store: its steps are numbered on, and its question stays.
 
         Args:
             question: What the run is asked. Beliefs and coverage are about it; empty if it is not known yet
                 (`run.question = ...` sets it later).
             references: The answers that are known to be right, one text or several. None: the `references` of the
                 RagGuard, else the run's own answer.
-            id: An id of your own, which stands beside the run's: the store finds the latest run that was given it.
-            resume: The id of the run to go on with: the one that you gave it, or `run.id` if you gave none. If no
-                such run is there, one begins, and the log says so.
+            id: An id of your own, which is kept beside `run.id`: by it the store finds the latest run that has it.
+            resume: The id of the run to continue: the one that you gave it, or `run.id` if you gave none. If there is
+                no such run, a new one begins, and the log says so.
             name: A name for the kind of run, which reports and spans show.
             sub_questions: What a full answer has to answer, for coverage; or the name of a file (`.jsonl`) that has
                 it for this question, as `ragguard questions` writes one. None: the judge makes them from the question.
-            pool: All passages that could have been retrieved, with grades if they are known: the yardstick of
-                RA-nWG and PROC.
+            pool: All passages that could have been retrieved, with grades if they are known; RA-nWG and PROC compare
+                with them.
             metadata: Anything that JSON can hold, kept with the run.
         """
         services = self._services
@@ -124,15 +124,15 @@ class RagGuard:
     @overload
     async def score(self, run: Run | RunHandle, *, dry_run: Literal[True]) -> Plan: ...
     async def score(self, run: Run | RunHandle, *, dry_run: bool = False) -> Scores | Plan:
-        """Scores one run now; with `dry_run` returns what that would ask.
+        """Scores one run now; with `dry_run` returns what scoring would ask.
 
         Scores that the same settings gave before are read from the store. A run that is still open is scored as
         it stands, and these scores are not stored. A run that was not sampled has no scores.
 
         Args:
             run: A Run, or what `rg.run` yields.
-            dry_run: True returns a Plan of the requests, prompts and tokens that scoring would take, and asks nothing
-                but the few short requests that find out what a server can.
+            dry_run: True returns a Plan of the requests, prompts and tokens that scoring would take. Only a few short
+                requests are sent, to find out what a server can do.
         """
         scoring, sampled = self._service.scoring, not isinstance(run, RunHandle) or run.sampled
         if dry_run:
@@ -145,8 +145,8 @@ class RagGuard:
     def score_runs(
         self, runs: Iterable[Run] | AsyncIterable[Run], *, concurrency: int = 8
     ) -> AsyncGenerator[ScoredRun, None]:
-        """Scores any number of runs and yields each as soon as it is done. A failure is part of a result and ends
-        no other run.
+        """Scores any number of runs and yields each as soon as it is done. A failure is part of its run's result and
+        stops no other run.
 
         Args:
             runs: Runs, from a list, a generator or an async generator; they are read as fast as they are scored.
@@ -161,12 +161,11 @@ class RagGuard:
         """Stores runs that were captured elsewhere, to be scored in the background like captured ones; returns the
         errors of those that were refused, by their ids.
 
-        All others are in the store once the call returns. A run takes the place of a stored one with its id and
-        question.
+        All others are in the store once the call returns. A run replaces a stored one that has its id and question.
 
         Args:
             runs: Whole runs, such as `ragguard.traces.read` or `ragguard.read_runs` give them.
-            amend: True: a run also takes the place of one with its id and another question, which is else refused; for
+            amend: True: a run also replaces one that has its id and another question, which is refused otherwise; for
                 ids that no two runs share, such as those of traces.
         """
         return await self._service.scoring.add(runs, amend=amend)
@@ -198,19 +197,19 @@ class RagGuard:
         return Frame.of(rows, lambda read: iter(read(self._service.store))).arrow()
 
     def feedback(self, run: str | Run | RunHandle, thumb: Thumb, note: str = "") -> bool:
-        """Keeps what somebody says of a run, open or not, as `feedback` in its metadata, in place of what was said
-        before; returns False where there is no such run. Scores do not change. Inside a run, `run.feedback` does so
-        without waiting for the disk.
+        """Keeps somebody's opinion of a run, open or not, as `feedback` in its metadata, and replaces an earlier one;
+        returns False if there is no such run. Scores do not change. Inside a run, `run.feedback` does the same without
+        waiting for the disk.
 
         Args:
             run: The run or its id.
             thumb: `up` or `down`.
-            note: What else there is to say.
+            note: A remark in words.
         """
         return self._service.scoring.feedback(lambda: _id_of(run), thumb, note).result(_WRITTEN_SECONDS)
 
     def delete(self, run: str | Run | RunHandle) -> bool:
-        """Removes a run, its scores and its texts for good; returns False where there is no such run."""
+        """Removes a run, its scores and its texts for good; returns False if there is no such run."""
         self._service.wait_until_written()
         return self._service.store.delete(self._stored_id(run))
 
@@ -232,10 +231,10 @@ class RagGuard:
     def flush(self, timeout: float = 10.0) -> Report:
         """Waits until all captured runs are scored, stored and delivered, or have failed and are not tried again.
 
-        The report is then true. Runs that are still open are counted, and not waited for.
+        The report is true if that was so in time. Runs that are still open are counted, and not waited for.
 
         Args:
-            timeout: The most seconds to wait. Unfinished work continues after that, and the report is false.
+            timeout: The most seconds to wait. After that, unfinished work continues, and the report is false.
         """
         return self._service.flush(timeout)
 

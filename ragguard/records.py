@@ -73,7 +73,7 @@ def new_id() -> str:
 
 @dataclass(slots=True)
 class Passage:
-    """A text that a retriever gave."""
+    """A text that a retriever returned."""
 
     text: str
     id: Id = ""
@@ -244,7 +244,7 @@ def places_of(k: int | None, passages: int, candidates: int, *, kept: int, dropp
 
 @dataclass(slots=True)
 class RetrievalStep:
-    """A logical retrieval: the outermost retriever call, or a retrieving tool call."""
+    """One retrieval (a hop): the outermost retriever call, or a call of a tool that retrieves."""
 
     id: Id = field(default_factory=new_id)
     run_id: Annotated[Id, FieldRule.DERIVED] = ""

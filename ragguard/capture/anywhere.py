@@ -46,21 +46,21 @@ def current_call() -> CurrentCall | None:
 
 
 def current_run() -> CurrentCall | None:
-    """Returns the run that the calling code is inside of; None outside of any run, and in a pause of capture."""
+    """Returns the run that the calling code belongs to; None outside of any run, and while capture is paused."""
     call = current_call()
     handle = None if call is None else innermost(call.recorder)
     return handle if handle is not None and call is not None and handle.id == call.id else call
 
 
 def retrieved(query: str, documents: object, **more: Any) -> str:
-    """Records one retrieval in the run that the calling code is inside of, and returns the step's id.
+    """Records one retrieval in the run that the calling code belongs to, and returns the step's id.
 
     Outside of any run nothing is recorded, the id is '', and a warning is logged once.
 
     Args:
         query: What was asked of the retriever.
         documents: What the model gets, as `run.retrieved` takes it: documents or nodes of a framework, (document,
-            score) pairs, Passages, texts, or what holds them (`{"documents": [...]}`). Ids and scores are kept.
+            score) pairs, Passages, texts, or a mapping that has them (`{"documents": [...]}`). Ids and scores are kept.
         more: The other arguments of `run.retrieved`: `candidates`, `k`, `tool`, `turn`, `started_ns`, `decision`,
             `metadata`, `id`.
     """
@@ -101,19 +101,19 @@ def retrieval(
     tool: str = "",
     k: str | int | None = None,
 ) -> Any:
-    """Records each call of a function as a retrieval: what it was asked, what it returned, or its error.
+    """Records each call of a function as a retrieval: its query, and what it returned or its error.
 
-    The function may be sync or async, and no generator; its result is passed on unchanged. It may return what
-    `ragguard.retrieved` takes, or a pair (text, documents) as LangChain tools do, of which the documents are recorded.
-    Items of an iterator that it returns (`map`, `iter`) are not recorded, since reading them is the caller's.
-    Retrievals that the function makes itself become sub-steps.
+    The function may be sync or async, but no generator; its result is passed on unchanged. It may return what
+    `ragguard.retrieved` takes, or a pair (text, documents) as LangChain tools do; then the documents are recorded. If
+    it returns an iterator (`map`, `iter`), no items are recorded, because reading them would use them up. Retrievals
+    that the function makes itself become sub-steps.
 
     Args:
-        function: The function, where the decorator is used without arguments.
+        function: The function, if the decorator is used without arguments.
         query: The name of the argument that holds the query. If there is no `query`, the first text is taken;
             another name has to be one of the function's.
         tool: The name of the tool or retriever, for the step and its spans.
-        k: For how many passages there is a place in the prompt: the number, or the name of the argument that holds it.
+        k: How many passages the prompt has places for: the number, or the name of the argument that has it.
             None: the argument `k` or `top_k`, if there is one and the function gives no more than that.
     """
     if function is None:

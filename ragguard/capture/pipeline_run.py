@@ -1,4 +1,4 @@
-"""What all adapters of frameworks share: the run of an outermost call, and what the end of a tool's call means.
+"""Common parts of all frameworks' adapters: the run of an outermost call, and what the end of a tool's call means.
 
 The run of an outermost call is a run of its own, from the first retrieval on, or one that it joins. A tool's call was a
 retrieval, had retrievals inside, or neither, by what it gave (`capture/tool_outputs.py`).

@@ -45,7 +45,7 @@ _paused: ContextVar[bool] = ContextVar("ragguard_paused", default=False)
 def paused() -> Iterator[None]:
     """Pauses capture inside `with ragguard.paused():`, in sync and async code, in plain code and in frameworks.
 
-    A run that is open stays open; what it retrieves meanwhile is not recorded. A task that begins in the pause stays
+    An open run stays open, but its retrievals in the block are not recorded. A task that begins in the block stays
     paused.
     """
     before = _paused.get()

@@ -280,9 +280,9 @@ class EngineInfo:
 class Engine(Protocol):
     """A model that gives probabilities, or a layer around one.
 
-    `deadline` is an instant of `time.monotonic()`; past it the call raises `EngineTimeout`.
-    Lower `priority` goes first. With a `seed`, what a prompt yields depends on the seed and
-    the prompt alone, never on what else is in the call.
+    `deadline` is an instant of `time.monotonic()`; past it the call raises `EngineTimeout`. A lower `priority` goes
+    first. With a `seed`, the answer to a prompt depends only on the seed and the prompt, never on what else is in the
+    call.
     """
 
     async def sample(
@@ -307,7 +307,7 @@ class Engine(Protocol):
         deadline: float | None = None,
         priority: int = 0,
     ) -> LabelProbs:
-        """Returns the probability of each label as what follows each prompt."""
+        """Returns, for each prompt, the probability that each label follows it."""
         ...
 
     async def info(self) -> EngineInfo:

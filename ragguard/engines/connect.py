@@ -52,20 +52,19 @@ def connect(
     engine_args: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Engine:
-    """Returns an engine ready for many callers: cached, merged into batches, repeated where that helps, within a
-    budget.
+    """Returns an engine ready for many callers: with a cache, batches, retries and a budget.
 
     No request is sent yet: a server is asked what it is at its first use. An engine that has layers already is returned
     unchanged, or with the budget around it.
 
     Args:
         engine: `nano`, `smol`, an address (`http://HOST:PORT/v1`, optionally with `#MODEL`), `vllm:MODEL`,
-            `hf:MODEL`, `gguf:FILE`, or an Engine; `labels:URL` judges by labels where the server answers typed
-            questions, too; only to judge `rerank:URL` or `onnx:FOLDER` (relevance, by a reranker), `systemone:URL`,
+            `hf:MODEL`, `gguf:FILE`, or an Engine; `labels:URL` judges by labels even if the server answers typed
+            questions; only to judge `rerank:URL` or `onnx:FOLDER` (relevance, by a reranker), `systemone:URL`,
             `decisions:URL` (OpenAI's form or SGLang's), or a LangChain decision model. `auto`: the one that
             RAGGUARD_ENGINE names, else that of OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL, else a server that
             answers on this machine.
-        model: The model to ask for, where a server has several. None: the only one.
+        model: The model to ask for, if a server has several. None: the only one.
         api_key: The key that a server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         timeout_s: How many seconds one HTTP request may take, or one call of an Engine of your own. None: 120 for a
             server, 600 for an engine of your own.

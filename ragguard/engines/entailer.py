@@ -19,7 +19,7 @@ from ragguard.engines.requests import Reply, Request
 
 @runtime_checkable
 class Entailer(Protocol):
-    """A model that judges entailment."""
+    """A model that judges entailment: whether one answer follows from another."""
 
     async def entail(
         self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0

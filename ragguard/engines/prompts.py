@@ -73,7 +73,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class PromptSet:
-    """All templates of one set."""
+    """A set of prompts: one template for each task, such as answering or judging relevance."""
 
     name: str
     """The set's name, which scores record."""
@@ -105,7 +105,7 @@ class PromptSet:
     def render(
         self, task: Task, passages: Sequence[str] = (), *, cuttable: Sequence[str] = (), **slots: str
     ) -> Prompt:
-        """Returns the prompt of a task. Where it does not fit, its passages and the slots in `cuttable` may be cut, the
+        """Returns the prompt of a task. If it does not fit, its passages and the slots in `cuttable` may be cut, the
         last one first."""
         template = self.template(task)
         messages: list[Message] = []
@@ -211,7 +211,7 @@ def _shipped(name: str) -> PromptSet:
 
 
 def load_prompts(source: str | Path | PromptSet) -> PromptSet:
-    """Returns a set of prompts by its name, from a TOML file, or as it is given.
+    """Returns a set of prompts: by its name, from a TOML file, or a given one unchanged.
 
     Args:
         source: `default`, `plain` (for models without a chat template), `decisions`, `default+decisions` (asks by the

@@ -61,7 +61,7 @@ BACKGROUND = BackgroundLoop("ragguard-guard")
 class DistractorGuard:
     """Drops passages whose expected utility for the query is under a threshold.
 
-    Keeps everything where it cannot judge in time, and says why in its decision.
+    If it cannot judge in time, it keeps everything and says why in its decision.
 
     Args:
         engine: The model that reads the passages: an address, `nano`, `vllm:MODEL`, `hf:MODEL`, an Engine, or
@@ -78,9 +78,9 @@ class DistractorGuard:
             the engine.
         relevance: The form in which relevance counts in utility: `probability`, the number that the judge gives, or
             `binary`, yes or no at 0.5, as in the paper. With RagGuard's form a report says the same of a passage.
-        pause_after: After how many misses in a row the engine is left alone, 1 or more; everything is kept
-            meanwhile.
-        pause_s: For how many seconds the engine is left alone before one call tries it again, 0 or more.
+        pause_after: After how many failed or late calls in a row the engine is not asked for a while, 1 or more;
+            everything is kept meanwhile.
+        pause_s: For how many seconds the engine is then not asked, before one call tries it again, 0 or more.
         shadow: True decides and drops nothing: decisions say in `would_drop` what would have gone, and `ragguard
             report` what that would have meant. The first step with a new engine or threshold. A share from 0 to 1 does
             so for that share of the calls, at random: labels of such calls (`note`) watch a calibration's promise.
@@ -140,10 +140,10 @@ class DistractorGuard:
         )
 
     def prune(self, query: str, passages: Sequence[Any]) -> Decision:
-        """Returns a decision: the passages to give the model instead of `passages`, which are Passages, texts or a
-        framework's documents; `decision.of(passages)` gives those that stay as they came. Raises only where `passages`
-        are none, never for what an engine, a policy or a passage does. An event loop that calls `prune` stands still
-        meanwhile."""
+        """Returns a decision: which passages the model should get instead of `passages`, which are Passages, texts or a
+        framework's documents; `decision.of(passages)` returns the kept ones as they were given. Raises only if
+        `passages` is none of these, never for a fault of an engine, a policy or a passage. It blocks an event loop that
+        calls it."""
         call = GuardCall(_given_passages(passages), self.budget_ms)
         wait = min(seconds_left(call.deadline) + THREAD_GRACE_S, TIMEOUT_MAX)
         try:
@@ -161,8 +161,8 @@ class DistractorGuard:
         return self._decision(await self._outcome(query, call), call)
 
     def health(self) -> GuardHealth:
-        """Returns what this guard has decided so far, by status, and by cause where it could not judge; and whether
-        what its calibration promised holds, by what `note` was told."""
+        """Returns what this guard has decided so far, by status, and by cause if it could not judge; and whether the
+        promise of its calibration holds, by the labels that `note` got."""
         return self._here.get().counts.snapshot()
 
     def note(
@@ -179,7 +179,7 @@ class DistractorGuard:
         self._here.get().counts.note(decision, gold, thumb)
 
     async def judged(self, query: str, passages: Sequence[Passage]) -> list[Judged]:
-        """Returns the numbers alone, without a budget and without a policy; raises what the engine raises."""
+        """Returns only the numbers, without a budget and without a policy; raises what the engine raises."""
         return await self._here.get().judge.judged(query, GuardCall(list(passages)))
 
     def calibrate(
@@ -196,7 +196,7 @@ class DistractorGuard:
             examples: Queries with their passages and which passages are gold. Examples without gold are skipped.
             max_gold_loss: The share of gold passages, between 0 and 1, that may be dropped.
             order: What the threshold is on: `help`, the probability that a passage helps by judge and reader together,
-                or `utility`, the paper's, which drops next to nothing where the judge errs.
+                or `utility`, the paper's, which drops next to nothing if the judge errs.
             confidence: The probability, over calibrations, with which the promise holds, such as 0.9. None: it holds in
                 expectation, and a single calibration may lose more.
         """

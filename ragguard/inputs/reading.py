@@ -155,7 +155,7 @@ def _unrepeated(lines: Iterable[Line]) -> Iterator[Line]:
 def runs_from(
     data: object, *, map: Mapping[str, str] | None = None, separator: str = "", since: str = ""
 ) -> Iterator[Run]:
-    """Yields the runs that something holds, to score them: `rg.score_runs(runs_from("ragas.csv"))`.
+    """Yields the runs in a file or in data, to score them: `rg.score_runs(runs_from("ragas.csv"))`.
 
     Raises InvalidInput for the first row that cannot be read.
 
@@ -163,9 +163,9 @@ def runs_from(
         data: A file (run lines, CSV, JSON, Parquet, traces, a trajectory, a store), an address of traces, or the folder
             of a data set that Hugging Face's `save_to_disk` wrote; or in memory a data frame of pandas or Polars, a
             table of Arrow, a Dataset of Hugging Face, an EvaluationDataset of ragas or DeepEval, or rows as mappings.
-        map: Columns by what they hold, where their names do not say it: `{"question": "Q", "contexts": "found"}`; also
+        map: Columns by their meaning, if their names do not say it: `{"question": "Q", "contexts": "found"}`; also
             `answer`, `reference`, `id` and `context_ids`.
-        separator: What stands between the contexts in a cell of text.
+        separator: The text between the contexts in a cell.
         since: With an address: `30m`, `24h`, `7d`, or a time of ISO 8601.
     """
     options = ReadOptions(columns=map or {}, separator=separator, since=since)

@@ -52,14 +52,14 @@ last step alone, in one wave. `so far`: afterwards, about all steps so far."""
 class Scorer(Protocol):
     """Gives scores and failures about a run.
 
-    A scorer may be a frozen dataclass, whose fields then count as its settings, and may name in `models`
-    which of engine, judge and entailer its numbers depend on (all of them by default; none: it asks nothing). A scorer
-    that says something of a run before its end has an attribute `live`, see `Live`; without it the scorer waits.
+    A scorer may be a frozen dataclass; its fields then count as its settings. It may name in `models` which of engine,
+    judge and entailer its numbers depend on (default: all; none: it asks nothing). A scorer that can score a run before
+    its end has an attribute `live` (see `Live`); without it the scorer waits for the end.
     """
 
     @property
     def name(self) -> str:
-        """The name that stands in every score and failure."""
+        """The name that every score and failure has."""
         ...
 
     @property
@@ -68,7 +68,7 @@ class Scorer(Protocol):
         ...
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
-        """Returns scores and failures. Engines are reached through `ask` alone."""
+        """Returns scores and failures. Engines are reached only through `ask`."""
         ...
 
 

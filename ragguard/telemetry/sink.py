@@ -23,8 +23,8 @@ class Sink(Protocol):
     """Takes scored runs, one at a time, on the scorer's event loop."""
 
     async def submit(self, scored: ScoredRun) -> None:
-        """Sends the scored run on. May raise: the error is counted and logged, and the other sinks go on, as they do
-        while it hangs. A run that is not taken within 30 s counts as not delivered. After a DestinationAway the run
+        """Sends the scored run on. May raise: the error is counted and logged. The other sinks continue, also while
+        this one hangs. A run that is not taken within 30 s counts as not delivered. After a DestinationAway the run
         stays due in the store, and the sink gets it again until it takes it.
 
         With `when="step"` a run whose status is `open` comes before its end, with the scores that are new or have

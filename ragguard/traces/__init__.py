@@ -1,4 +1,4 @@
-"""Runs from traces that something else logged: OpenTelemetry spans, in any of the conventions for retrieval.
+"""Makes runs of traces that something else logged: OpenTelemetry spans, in any of the known conventions for retrieval.
 
 reading = traces.read("traces.jsonl")
 for found in reading:

@@ -103,7 +103,7 @@ class Account:
 
     @classmethod
     def of(cls, budget: Account | Limits | None) -> Account | None:
-        """Returns the account for a `budget` argument; None where nothing is limited."""
+        """Returns the account for a `budget` argument; None if nothing is limited."""
         if budget is None or isinstance(budget, Account):
             return budget
         if not isinstance(budget, Mapping) or not budget.keys() <= Limits.__annotations__.keys():
@@ -155,8 +155,8 @@ class Account:
 
     @contextmanager
     def calling(self, requests: int = 1) -> Iterator[CountedCall]:
-        """Counts a call while the block runs; its first requests are counted at once. Raises BudgetExceeded where a
-        limit is reached."""
+        """Counts a call while the block runs; its first requests are counted at once. Raises BudgetExceeded if a limit
+        is reached."""
         for _ in range(requests):
             self.count_request()
         call = CountedCall(self, requests, Usage(requests=requests))
@@ -167,7 +167,7 @@ class Account:
             _call.reset(token)
 
     def count_request(self) -> None:
-        """Counts a request before it is sent; raises BudgetExceeded where a limit is reached."""
+        """Counts a request before it is sent; raises BudgetExceeded if a limit is reached."""
         with self._lock.get():
             spent = self.spent
             for name, limit in self._limits.items():

@@ -178,7 +178,7 @@ def write_runs(runs: Iterable[Run], path: str | Path) -> int:
 
     Args:
         runs: The runs.
-        path: The file, packed where its name ends in `.gz`.
+        path: The file, packed if its name ends in `.gz`.
     """
     count = 0
     with text_file(path) as file:
@@ -212,7 +212,7 @@ def write_scores(runs: Iterable[ScoredRun], path: str | Path) -> int:
 
     Args:
         runs: The scored runs.
-        path: The file, packed where its name ends in `.gz`.
+        path: The file, packed if its name ends in `.gz`.
     """
     count = 0
     with text_file(path) as file:
