@@ -32,7 +32,6 @@ from ragguard import world
 from ragguard.analysis.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
-from ragguard.facts.run_facts import names_in
 from ragguard.facts.run_view import RunView
 from ragguard.lab.validation.contexts import Progress, silent
 from ragguard.metrics.agreement import auc
@@ -43,6 +42,7 @@ from ragguard.scorers.passage_belief import PassageBelief
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.scorer import Scorer
+from ragguard.text.statements.names import names_in
 from studies.intervals import auc_over_questions
 from studies.readers.multi_hop import MultiHop, read, read_hotpotqa
 

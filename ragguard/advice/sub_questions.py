@@ -12,11 +12,11 @@ import re
 from collections.abc import Sequence
 
 from ragguard.engines.prompts import PromptSet
-from ragguard.metrics.answers import is_abstention
 from ragguard.scorers.coverage import Ratings
 from ragguard.scorers.probes import Reading, likeliest, read_line
 from ragguard.scorers.question import Ask, answered
 from ragguard.scorers.view import View
+from ragguard.text.statements.abstention import is_abstention
 
 _NOUNS = (
     "person|man|woman|individual|author|writer|director|artist|singer|actor|player|founder|leader|mayor|president|firm|"

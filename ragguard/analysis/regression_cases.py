@@ -19,12 +19,12 @@ from typing import Any
 
 from ragguard.errors import InvalidInput
 from ragguard.facts.documents import document_of
-from ragguard.facts.run_facts import findable, mentions
 from ragguard.facts.run_view import RunView
-from ragguard.metrics.answer_verdict import right_by_words
 from ragguard.records import Passage, Run, Score
 from ragguard.storage.files.jsonl import Fields, json_lines, text_file
 from ragguard.text.language import normalise
+from ragguard.text.statements.phrases import findable, mentions
+from ragguard.text.statements.verdict import right_by_words
 
 FORMAT = "ragguard.case/1"
 PASSED, FAILED, STALE, NOT_ASKED = "passed", "failed", "stale", "not asked"

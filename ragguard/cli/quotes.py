@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
-from ragguard.facts.run_facts import findable, mentions, names_in
-from ragguard.metrics.answers import is_abstention
 from ragguard.records import Passage
 from ragguard.text.chunks import HEADING, sentences
 from ragguard.text.search import Search, content_words, stem, terms
+from ragguard.text.statements.abstention import is_abstention
+from ragguard.text.statements.kinds import FIGURE, counted_things, kind_asked, subject_of
+from ragguard.text.statements.names import names_in
+from ragguard.text.statements.phrases import findable, mentions
 
 NEW, HOLDS, FIRST = 0.5, 0.25, 0.2
 """The weights of the share of those words of a question that the heading lacks, of what is asked for (a number, a date,
@@ -31,28 +33,6 @@ _SAME_WORDS = 0.5
 """The least share of equal words, numbers and names left out, of two sentences that may state different answers."""
 _RIVALS = 2
 """The most sentences that are shown beside the best one."""
-_ASKED = re.compile(
-    r"\bhow\s+(?:many|much|long|old|far|tall|high|big|large|often|deep|fast|heavy|wide)\b|\bwhat\s+time\b",
-    re.IGNORECASE,
-)
-_FIGURE = (
-    r"\d[\d.,]*|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|hundred|thousand|million|dozen|"
-    r"(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty)\b"
-)
-_COUNTED = re.compile(r"\bhow\s+many\s+(\w+(?:\s+\w+)?)", re.IGNORECASE)
-"""The things that a question counts: "paying members" of "How many paying members …"."""
-_WHICH_ONE = re.compile(r"\bwhich\s+ones?\b", re.IGNORECASE)
-"""A question word whose "one" names nothing."""
-_TIME = re.compile(r"\b(?:when|(?:what|which)\s+(?:year|date|day|month))\b", re.IGNORECASE)
-_PERSON = re.compile(r"\b(?:who|whom|whose)\b", re.IGNORECASE)
-_NUMBER = re.compile(
-    rf"{_FIGURE}|\b(?:both|half|twice|once|every|daily|weekly|monthly|yearly|no)\b", re.IGNORECASE
-)
-_DATE = re.compile(
-    r"\b\d{4}\b|\d[:/.]\d\d|\d(?:st|nd|rd|th)\b|\b(?:January|February|March|April|May|June|July|August|September|October|November|December|noon|midnight|"
-    r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?|spring|summer|autumn|winter|morning|evening)\b"
-)
-_NAME = re.compile(r"(?<=\w )[A-Z]\w+")
 
 
 class Sentence(NamedTuple):
@@ -100,36 +80,23 @@ class AskedQuestion:
 
     def __init__(self, text: str, search: Search | None = None) -> None:
         self.text = text
-        asks = _WHICH_ONE.sub(" ", _ASKED.sub(" ", text))
-        self.words = list(dict.fromkeys(content_words(asks))) or content_words(text)
+        self.words = list(dict.fromkeys(content_words(subject_of(text)))) or content_words(text)
         self.terms = list(dict.fromkeys(map(stem, self.words)))
+        self.kind = kind_asked(text)
+        self.counted = set(terms(counted_things(text)))
+        """The things that are counted: berths of "How many berths …"."""
         self._rarity = search.index.rarity if search is not None else lambda word: 1.0
-
-    @property
-    def kind(self) -> tuple[str, re.Pattern[str]] | None:
-        """The kind of answer that is asked for, with the form of one; None if any sentence may answer."""
-        if _ASKED.search(self.text):
-            return "number", _NUMBER
-        if _TIME.search(self.text):
-            return "date", _DATE
-        return ("name", _NAME) if _PERSON.search(self.text) else None
 
     def wants(self, sentence: str) -> bool | None:
         """Returns whether a sentence holds a number, a date or a name, if that is asked for; None if nothing is."""
-        return self.kind and self.kind[1].search(sentence) is not None
-
-    @property
-    def counted(self) -> set[str]:
-        """Returns the things that are counted: berths of "How many berths …"."""
-        counted = _COUNTED.search(self.text)
-        return set(terms(counted[1])) if counted else set()
+        return self.kind and self.kind.form.search(sentence) is not None
 
     def counts(self, text: str) -> set[str]:
         """Returns the numbers of what the question counts: 112 in "112 large berths" and in "berths: 112"."""
         things = self.counted
         return {
             figure[0]
-            for figure in re.finditer(_FIGURE, text, re.IGNORECASE)
+            for figure in FIGURE.finditer(text)
             if things
             & {*terms(" ".join(text[figure.end() :].split()[:3])), *terms(text[: figure.start()])[-1:]}
         }
@@ -235,7 +202,7 @@ class AskedQuestion:
 
 def _differ(text: str, other: str) -> bool:
     """Returns whether two sentences say nearly the same with other numbers or names in it."""
-    figures = [{*names_in(stated), *re.findall(_FIGURE, stated, re.IGNORECASE)} for stated in (text, other)]
+    figures = [{*names_in(stated), *FIGURE.findall(stated)} for stated in (text, other)]
     words = [set(terms(text)) - {stem(word) for figure in held for word in content_words(figure)}
              for text, held in zip((text, other), figures, strict=True)]  # fmt: skip
     alike = len(words[0] & words[1]) >= _SAME_WORDS * max(1, min(map(len, words)))

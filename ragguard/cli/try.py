@@ -280,7 +280,7 @@ class Trial:
         if says_nothing and (others := [word for word in says_nothing if word not in evidence.missing]):
             doubts.append(f"it does not have {_either(others)}")
         if question.kind and not question.wants(best.text):
-            doubts.append(f"it seems to have no {question.kind[0]}, which is asked for")
+            doubts.append(f"it seems to have no {question.kind.name}, which is asked for")
         is_poor = evidence.fit is Fit.POOR or bool(says_nothing or doubts)
         sentences = "sentences" if evidence.rivals else "sentence"
         reasons = "; ".join([*lacks, *doubts])

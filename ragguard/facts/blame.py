@@ -17,7 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ragguard.facts.contradictions import contradictions
-from ragguard.facts.run_facts import HopFacts, Phrase, RunFacts, findable, mentions, names_in
+from ragguard.facts.run_facts import HopFacts, RunFacts
+from ragguard.text.statements.names import names_in
+from ragguard.text.statements.phrases import Phrase, findable, mentions
 
 Place = tuple[int, int]
 """A passage as its hop and its rank, both from 1."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ragguard.facts.run_facts import findable, mentions
 from ragguard.text.language import COMMON
+from ragguard.text.statements.phrases import findable, mentions
 from ragguard.text.words import running_words
 
 _AROUND = 4

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from ragguard.facts.run_facts import findable, mentions
 from ragguard.facts.run_view import PassageView, RunView
 from ragguard.records import Passage
+from ragguard.text.statements.phrases import findable, mentions
 
 _NAMES = ("source", "file_name", "filename", "file_path", "path", "url", "title")
 """The metadata keys under which retrievers name the document of a passage, the most telling first."""

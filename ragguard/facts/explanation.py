@@ -10,15 +10,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ragguard.facts.answer_phrases import stated_in
 from ragguard.facts.blame import LeadPlaces, Place, blamed, is_bridge, leads_of
 from ragguard.facts.hop_sentence import first_of, hop_sentence
-from ragguard.facts.run_facts import RunFacts, facts_of, findable, mentions, names_in
+from ragguard.facts.run_facts import RunFacts, facts_of
 from ragguard.facts.scores import CountedScores
-from ragguard.metrics.answers import is_abstention
 from ragguard.records import Run, Score
 from ragguard.text.language import normalise
 from ragguard.text.secret_filter import strip_control_characters
+from ragguard.text.statements.abstention import is_abstention
+from ragguard.text.statements.denial import stated_in
+from ragguard.text.statements.names import names_in
+from ragguard.text.statements.phrases import findable, mentions
 
 Cause = Literal[
     "", "right", "unsupported", "nothing_read", "not_found", "dropped", "missing_hop", "misled", "contested",

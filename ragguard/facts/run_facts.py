@@ -1,5 +1,5 @@
 """Collects what is known about a scored run and its hops, for the explanation in words: texts, utilities, gains of
-belief; and finds answers and names in passages, word for word and without a model.
+belief.
 
 This file says nothing in words.
 """
@@ -7,13 +7,10 @@ This file says nothing in words.
 from __future__ import annotations
 
 import math
-import re
-import string
 import sys
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, overload
+from typing import overload
 
 from ragguard.facts.hop_sentence import HopWork, JointGain, RunWork
 from ragguard.facts.hop_worth import HopWorth, own_worth, worth_of_hops
@@ -23,86 +20,8 @@ from ragguard.facts.scores import CountedScores
 from ragguard.facts.steps import StepView, numbered, view_step
 from ragguard.facts.verdicts import BeliefGain, Verdict, utility_verdict
 from ragguard.records import CUT_PASSAGES, Run, Score
-from ragguard.text.language import normalise
 from ragguard.text.numbers import KNOWN_DIGITS
-from ragguard.text.words import DASHES, POSSESSIVE, figure_words
-
-LONGEST = 8
-"""The most words of a text that is looked for: a longer one is put otherwise in a passage."""
-_NO_CONTENT = frozenset(("yes", "no", "true", "false", "none"))
-"""Answers that stand in a text by chance."""
-MARKS = ".,;:!?\"'“”‘’()[]"
-_ENDS = ",.;:!?"
-"""The marks behind which no name goes on."""
-_BEGINS_FIGURE = re.compile(rf"[{DASHES}+±~≈]?[$€£¥]?\d")
-_PUNCTUATION = string.punctuation.encode()
-
-
-class Phrase(NamedTuple):
-    """A short text that is looked for in passages."""
-
-    words: str
-    """The text in the form of `figure_words`, with spaces around it unless its script may not set words apart."""
-    rarest: str
-    """Characters that a passage with the phrase has, punctuation left out: digits, or else the longest word."""
-
-
-def findable(texts: Iterable[str]) -> list[Phrase]:
-    """Returns those of the texts whose words would not stand in a passage by chance, nor be put otherwise there."""
-    found: list[Phrase] = []
-    for text in texts:
-        plain = normalise(text)
-        if not 1 <= len(plain.split()) <= LONGEST or plain in _NO_CONTENT or not any(map(str.isalnum, plain)):
-            continue
-        words = figure_words(text)
-        bare = normalise(POSSESSIVE.sub("", text))
-        # Letters of a script without capitals, such as Han or Thai.
-        spaceless = any(unicodedata.category(char) == "Lo" for char in words)
-        rarest = max(re.findall(r"\d+", bare) or bare.split(), key=len)
-        found.append(Phrase(words if spaceless else f" {words} ", rarest))
-    return found
-
-
-def mentions(text: str, phrases: Sequence[Phrase]) -> bool:
-    """Returns whether one of the phrases stands in a text word for word."""
-    return bool(mentioned(text, phrases))
-
-
-def mentioned(text: str, phrases: Sequence[Phrase]) -> list[Phrase]:
-    """Returns those of the phrases that stand in a text word for word."""
-    if text.isascii():  # few texts have the rarest part of a phrase, and finding the words of a text is slow
-        plain = text.encode("ascii").translate(None, _PUNCTUATION).lower().decode("ascii")
-        phrases = [phrase for phrase in phrases if phrase.rarest in plain]
-    if not phrases:
-        return []
-    words = f" {figure_words(text)} "
-    return [phrase for phrase in phrases if phrase.words in words]
-
-
-def names_in(text: str) -> list[str]:
-    """Returns the names in a text: runs of words that begin with capitals, and figures; without a sentence's first word
-    where that stands alone."""
-    names: list[str] = []
-    name: list[str] = []
-    first = begins = True
-    for word in [*text.replace(" %", "%").split(), ""]:
-        bare = word.strip(MARKS).removesuffix("'s").removesuffix("’s")
-        is_name = (bare[:1].isupper() or _BEGINS_FIGURE.match(bare) is not None) and not _is_i(bare, name)
-        if is_name:
-            begins = begins if name else first
-            name.append(bare)
-        if name and (not is_name or word[-1] in _ENDS):
-            if len(name) > 1 or not begins or _BEGINS_FIGURE.match(name[0]):
-                names.append(" ".join(name))
-            name = []
-        first = word[-1:] in tuple(".!?")
-    return names
-
-
-def _is_i(word: str, name: Sequence[str]) -> bool:
-    """Returns whether a word is the pronoun, as in "I believe" or "I’m", and no part of a name, as in "Elizabeth I"."""
-    return not name and word.partition("'")[0].partition("’")[0] == "I"
-
+from ragguard.text.statements.phrases import findable, mentions
 
 GOLD = 4
 """The least grade of a passage of the pool that is right about its part of the question."""

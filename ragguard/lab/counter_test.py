@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from ragguard.engines.base import Engine
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import InvalidInput
-from ragguard.facts.run_facts import GOLD, findable, mentions
+from ragguard.facts.run_facts import GOLD
 from ragguard.facts.run_view import RunView
-from ragguard.metrics.answer_verdict import right_by_words
 from ragguard.records import Run
 from ragguard.scorers.asker import DEMANDED, Models, ask_at_once
 from ragguard.scorers.probes import greedy, read_line
+from ragguard.text.statements.phrases import findable, mentions
+from ragguard.text.statements.verdict import right_by_words
 
 _TAKEN_OUT = ("misled", "overturned", "contested")
 _PUT_IN = ("not_found", "missing_hop", "dropped", "nothing_read")

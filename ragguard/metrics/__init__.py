@@ -7,11 +7,9 @@ be right is an `InvalidInput` (a ValueError) that names the argument, its value 
 from __future__ import annotations
 
 from ragguard.metrics.agreement import Correlation, Difference, correlate, paired_bootstrap
-from ragguard.metrics.answer_verdict import right_by_words
 from ragguard.metrics.answers import (
     brings_answer,
     exact_match,
-    is_abstention,
     likelihood,
     likelihood_total,
     mean_logprob,
@@ -56,6 +54,8 @@ from ragguard.metrics.subquestions import (
 )
 from ragguard.metrics.topk import BestAlpha, best_alpha, f, f_e, t, t_u
 from ragguard.text.language import ENGLISH, Language, normalise
+from ragguard.text.statements.abstention import is_abstention
+from ragguard.text.statements.verdict import right_by_words
 
 __all__ = [
     "ENGLISH", "METRICS", "Aggregate", "BestAlpha", "Correlation", "Difference", "Language", "LearnedUdcg",

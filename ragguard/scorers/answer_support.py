@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from ragguard.facts.run_facts import findable, mentions
-from ragguard.metrics.answer_verdict import ONE_CLAUSE, right_by_words
 from ragguard.scorers.view import View
-from ragguard.text.answer_words import answer_words
+from ragguard.text.statements.phrases import findable, mentions
+from ragguard.text.statements.verdict import ONE_CLAUSE, right_by_words
+from ragguard.text.statements.words import answer_words
 
 _PRONOUN = re.compile(r"^(?:he|she|it|they)\s", re.IGNORECASE)
 """A subject with which an answer may begin where a passage has its name."""

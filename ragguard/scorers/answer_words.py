@@ -3,28 +3,21 @@ and figures of the answer no passage has, and, if words decide it, whether the a
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ragguard.facts.run_facts import Phrase, findable, mentioned, mentions, names_in
-from ragguard.metrics.answer_verdict import right_by_words
-from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result
 from ragguard.scorers.answer_support import supported_by_words
 from ragguard.scorers.answers import HOLDS_WORDS, VALUES
 from ragguard.scorers.question import Ask
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import View
-from ragguard.text.answer_words import is_small
+from ragguard.text.statements.abstention import is_abstention
+from ragguard.text.statements.names import new_names
+from ragguard.text.statements.phrases import Phrase, findable, mentioned
+from ragguard.text.statements.verdict import verdict_by_words
 
-_NO_NAME = frozenset(
-    "mayor director doctor dr professor prof mister mr mrs ms miss sir lady lord king queen prince princess president "
-    "minister senator governor general captain saint pope bishop chancellor judge either both neither while although "
-    "though when if because since after before but".split()
-)
-"""Titles, and function words that `is_small` has not, which may stand before a name with a capital."""
 _SHOWN = 5
 """The most names and figures without a passage that are listed."""
 
@@ -44,7 +37,7 @@ class AnswerWords:
         writer = ScoreWriter(view, self)
         answer, references = view.run.answer, view.short_references
         says = answer is not None and not is_abstention(answer, view.setting.language)
-        names = _new_names(answer or "", view.run.question) if says else {}
+        names = new_names(answer or "", view.run.question) if says else {}
         phrases = findable(references)
         # Each text is looked through once for everything that is looked for.
         sought = [*phrases, *(form for forms in names.values() for form in forms)]
@@ -82,36 +75,13 @@ class AnswerWords:
         """Adds `answer_correct` if words decide it; a right answer is supported if a passage that was read has the
         words of a reference or its own."""
         view = writer.view
-        right = right_by_words(answer, references, view.run.question, view.setting.language)
-        label = "correct" if right else "wrong"
-        if is_abstention(answer, view.setting.language):
-            label = "abstained"
-        elif right is None:
+        verdict = verdict_by_words(answer, references, view.run.question, view.setting.language)
+        if verdict.right is None:
             return
-        elif right and stands is False and not supported_by_words(view):
+        label = "abstained" if verdict.abstained else "correct" if verdict.right else "wrong"
+        if verdict.right and stands is False and not supported_by_words(view):
             label = "correct, unsupported"
         writer.add(
-            "answer_correct", VALUES[label], label=label, explanation=HOLDS_WORDS if right else "",
+            "answer_correct", VALUES[label], label=label, explanation=HOLDS_WORDS if verdict.right else "",
             reference_source="gold", references=references,
         )  # fmt: skip
-
-
-def _new_names(answer: str, question: str) -> dict[str, list[Phrase]]:
-    """Returns the names and figures of an answer that the question does not have, each with the forms in which it is
-    looked for."""
-    names = {name: findable(_forms(name, answer)) for name in names_in(answer)}
-    return {name: forms for name, forms in names.items() if forms and not mentions(question, forms)}
-
-
-def _forms(name: str, answer: str) -> Iterator[str]:
-    """Yields a name, and without words before it that are no part of it: titles, function words, and the first word of
-    a sentence if two remain."""
-    yield name
-    words = name.split()
-    begins = re.search(rf"(?:^|[.!?]\s+){re.escape(name)}", answer) is not None
-    while len(words) > 1:
-        first = words.pop(0).lower().strip(".")
-        if not (first in _NO_NAME or is_small(first) or (begins and len(words) > 1)):
-            return
-        begins = False
-        yield " ".join(words)

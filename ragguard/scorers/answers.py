@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from ragguard.errors import RagguardError
-from ragguard.metrics.answer_verdict import ONE_CLAUSE, contradicts_itself, right_by_words
-from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result
 from ragguard.runtime.arguments import share
 from ragguard.scorers.answer_support import supported_by_words
@@ -25,7 +23,8 @@ from ragguard.scorers.probes import (
 from ragguard.scorers.question import Ask, answered
 from ragguard.scorers.scorer import ScoreWriter, worth_repeating
 from ragguard.scorers.view import View
-from ragguard.text.answer_words import answer_words
+from ragguard.text.statements.verdict import ONE_CLAUSE, verdict_by_words
+from ragguard.text.statements.words import answer_words
 
 Verdict = Literal["correct", "abstained", "wrong"]
 VALUES = {"correct": 1.0, "correct, unsupported": 0.5, "abstained": 0.0, "wrong": 0.0}
@@ -49,17 +48,17 @@ async def verdict_of(
     both ways, since more names are another answer. `shorten` returns the answer in the form in which a model compares
     it, if that is another one.
     """
-    if is_abstention(answer, meanings.language):
+    by_words = verdict_by_words(answer, references, meanings.question, meanings.language)
+    if by_words.abstained:
         return "abstained", ""
     words = meanings.words(answer)
     targets = [meanings.words(reference) for reference in references]
     if words in targets:
         return "correct", SAME_WORDS
-    by_words = right_by_words(answer, references, meanings.question, meanings.language)
-    if by_words is not None:
-        return ("correct", HOLDS_WORDS) if by_words else ("wrong", "")
-    if why := contradicts_itself(answer, references, meanings.question, meanings.language):
-        return "wrong", why  # no model may overrule it
+    if by_words.right is not None:
+        return ("correct", HOLDS_WORDS) if by_words.right else ("wrong", "")
+    if by_words.why:
+        return "wrong", by_words.why  # no model may overrule it
     if shorten is not None:
         words = meanings.words(await shorten())
     await meanings.learn((words, target) for target in targets)

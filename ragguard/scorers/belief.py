@@ -14,7 +14,6 @@ from functools import partial
 from typing import ClassVar, Literal, get_args
 
 from ragguard.errors import RagguardError, ScoringError
-from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result
 from ragguard.runtime.arguments import number_between, one_of, share, true_or_false, whole_number
 from ragguard.scorers.belief_scores import (
@@ -53,6 +52,7 @@ from ragguard.scorers.question import Ask, SampleAnswer, SampleQuestion, answere
 from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter
 from ragguard.scorers.target import Target, target_of
 from ragguard.scorers.view import LONG_FORM_TOKENS, View
+from ragguard.text.statements.abstention import is_abstention
 
 By = Literal["samples", "likelihood", "auto"]
 _SURE = 0.8

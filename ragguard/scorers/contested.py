@@ -19,7 +19,6 @@ from ragguard.engines.entailment import Pair
 from ragguard.facts.contradictions import Conflict, contradictions
 from ragguard.facts.steps import StepView
 from ragguard.metrics import subquestions as measures
-from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result
 from ragguard.runtime.arguments import number_between, share
 from ragguard.scorers.coverage import Ratings, find_sub_questions, given_sub_questions
@@ -29,8 +28,9 @@ from ragguard.scorers.probes import likeliest, read_line
 from ragguard.scorers.question import Ask, EntailQuestion, answered
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import View, read_texts
-from ragguard.text.answer_words import answer_words, content
 from ragguard.text.language import meaning_key
+from ragguard.text.statements.abstention import is_abstention
+from ragguard.text.statements.words import answer_words, content
 
 SHOWN = 120
 """How many characters of an answer an explanation shows."""

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import CapExceeded, RagguardError, ScoringError
 from ragguard.metrics import subquestions as measures
-from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result, Stage, Usage
 from ragguard.runtime.arguments import LARGEST, number_between, share
 from ragguard.scorers.probes import Reading, answerability, likeliest, read_rating, read_sub_questions
 from ragguard.scorers.question import Ask, answered, count_tokens
 from ragguard.scorers.scorer import ScoreWriter, of_list
 from ragguard.scorers.view import View, read_texts, retrieved_texts
+from ragguard.text.statements.abstention import is_abstention
 
 
 @dataclass(slots=True)

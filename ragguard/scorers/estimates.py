@@ -20,7 +20,7 @@ import numpy as np
 from ragguard.engines.base import Sample
 from ragguard.engines.entailment import Pair
 from ragguard.errors import RagguardError
-from ragguard.metrics.answers import is_abstention, likelihood, likelihood_total, mean_logprob
+from ragguard.metrics.answers import likelihood, likelihood_total, mean_logprob
 from ragguard.metrics.arrays import Booleans, Floats, Integers
 from ragguard.metrics.belief import (
     cluster,
@@ -38,6 +38,7 @@ from ragguard.scorers.probes import likelihood as asked_likelihood
 from ragguard.scorers.question import Ask, EntailAnswer, EntailQuestion, SampleAnswer, TextAnswer, answered
 from ragguard.scorers.view import View
 from ragguard.text.language import ENGLISH, Language, meaning_key, normalise
+from ragguard.text.statements.abstention import is_abstention
 
 Equivalence = Literal["threshold", "strict"]
 Match = Literal["loose", "bi"]

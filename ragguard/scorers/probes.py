@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from ragguard.engines.base import Prompt
 from ragguard.engines.prompts import PromptSet, Task
 from ragguard.errors import LowLabelMass, ScoringError, shown_apart
-from ragguard.metrics.answers import is_abstention
 from ragguard.records import Usage
 from ragguard.scorers.question import (
     LabelAnswer,
@@ -24,6 +23,7 @@ from ragguard.scorers.question import (
     Who,
 )
 from ragguard.text.language import ENGLISH, Language, normalise
+from ragguard.text.statements.abstention import is_abstention
 
 LEAST_MASS = 0.5
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ragguard.metrics.answers import is_abstention
 from ragguard.records import ReferenceSource
 from ragguard.scorers.view import View
+from ragguard.text.statements.abstention import is_abstention
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ragguard.errors import CalibrationError, RagguardError
-from ragguard.facts.run_facts import findable, mentions
 from ragguard.facts.steps import StepView
 from ragguard.metrics.answers import brings_answer
 from ragguard.metrics.distraction import (
@@ -42,6 +41,7 @@ from ragguard.scorers.probes import Reading, sees_references
 from ragguard.scorers.question import Ask, answered, remarks_of_both
 from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter, of_list
 from ragguard.scorers.view import View
+from ragguard.text.statements.phrases import findable, mentions
 
 
 @dataclass(frozen=True, slots=True)

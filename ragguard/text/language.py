@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import string
-import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from itertools import product
 
 from ragguard.errors import InvalidInput
+from ragguard.text import lexicon
 from ragguard.text.letters import compatible, folded
 
 ABSTENTION = "NO-RESPONSE"
@@ -22,11 +21,7 @@ _ONE_FORM = str.maketrans(
      **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"), **dict.fromkeys("\u201c\u201d\u201e\u201f", '"')}
 )  # fmt: skip
 """Dashes and quotation marks that differ by typography alone."""
-COMMON = frozenset(
-    "a an and are as at be but by can did do does for from had has have how i if in into is it its me my no not of on "
-    "or our so than that the their them then there these they this to was we were what when where which who whom "
-    "whose why will with would you your".split()
-)
+COMMON = lexicon.words("function_words", "common", "english")
 """The most common words of English, which say nothing about a text's subject."""
 _CHOICE = re.compile(r"\{([^}]*)\}")
 _QUOTED = re.compile(r"""(?<!\S)(["'])(\S|\S.{0,300}?\S)\1(?=[.,;:!?]?(?:\s|$))""", re.DOTALL)
@@ -57,12 +52,12 @@ class Language:
 
 
 def _read(name: str) -> Language:
-    """Returns the language in a file of this package, whose phrases stand in patterns."""
-    lists = tomllib.loads((files(__package__) / name).read_text(encoding="utf-8"))
-    named = lists.pop("lists")
+    """Returns a language with the abstentions of the lexicon, whose phrases stand in patterns."""
+    lists = lexicon.languages("abstentions")[name]
     expanded = {
-        field: tuple(text for phrase in phrases for text in _expanded(phrase, named))
+        field: tuple(text for phrase in phrases for text in _expanded(phrase, lists["lists"]))
         for field, phrases in lists.items()
+        if field != "lists"
     }
     return Language(**expanded)
 
@@ -77,7 +72,7 @@ def _expanded(phrase: str, named: Mapping[str, list[str]]) -> Iterator[str]:
     return map("".join, product(*choices))
 
 
-ENGLISH = _read("english.toml")
+ENGLISH = _read("english")
 
 
 def normalise(text: str, language: Language = ENGLISH) -> str:
@@ -151,10 +146,7 @@ _ENOUGH_WORDS = 20
 _ENGLISH_SHARE, _HARDLY_ENGLISH = 0.15, 0.04
 """The least share of `COMMON` among the words of an English text, about 0.4 is usual; and the share under which a text
 is not English. Between them, as in tables and lists, the common words of other languages decide."""
-_FOREIGN = frozenset(
-    "der die das und ist nicht ein eine zu den von mit le la les des et est une du que en el los las un una por para "
-    "il di che e non per o os da com het een van op och att som det er og ikke".split()
-)
+_FOREIGN = lexicon.words("function_words", "common") - COMMON
 _READ_CHARACTERS = 4000
 _LOWER_WORD = re.compile(r"\b[^\W\d_A-Z]+\b")
 

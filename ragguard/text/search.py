@@ -13,10 +13,11 @@ from itertools import islice
 import numpy as np
 
 from ragguard.records import Passage
+from ragguard.text import lexicon
 from ragguard.text.language import COMMON
 
-_FUNCTION_CHARACTERS = frozenset("的了是在和与與或也就而及之其这這那哪谁誰什么麼吗嗎呢吧个個一有何怎为爲為")
-"""The characters of Chinese that say nothing about a text's subject, as `COMMON` does for English."""
+_NO_CONTENT = COMMON | lexicon.words("function_words", "characters")
+"""The most common words of English, and the characters of Chinese that say nothing about a text's subject."""
 _IDEOGRAPHS = "\u3040-\u30ff\u4e00-\u9fff"
 _WORD = re.compile(rf"[{_IDEOGRAPHS}]|\d+(?:[.,:]\d+)+|[^\W_{_IDEOGRAPHS}]+")
 _ENDINGS = "ations ation ments ment lying lies lied ings ing ions ion ies ied ers ed er es ly s e y".split()
@@ -41,7 +42,7 @@ def stem(word: str) -> str:
 
 def content_words(text: str) -> list[str]:
     """Returns the words of a text in their order, without the most common ones of English and Chinese."""
-    return [word for word in _WORD.findall(text) if word.lower() not in COMMON | _FUNCTION_CHARACTERS]
+    return [word for word in _WORD.findall(text) if word.lower() not in _NO_CONTENT]
 
 
 def terms(text: str) -> list[str]:

@@ -4,7 +4,7 @@
     figure_words("It is 2.4 m — 15% more.")    # "it is 2point4 m 15 percent more": a short one, as a name or a number
 
 Answers are compared by `normalise` and `meaning_key` of `ragguard.text.language`, and with references, as people do,
-by `answer_words` of `ragguard.text.answer_words`.
+by `answer_words` of `ragguard.text.statements.words`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ragguard.analysis.tables import Cell, Table
 from ragguard.metrics import exact_match, token_f1
-from ragguard.metrics.answer_verdict import right_by_words
 from ragguard.text.language import normalise
+from ragguard.text.statements.verdict import right_by_words
 from studies.intervals import share_over_questions
 from studies.readers.evouna import JudgedAnswer
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ragguard.analysis.tables import Cell, Table
-from ragguard.facts.run_facts import findable, mentions
+from ragguard.text.statements.phrases import findable, mentions
 from studies.credit import make_run, place_of_hops
 from studies.intervals import auc_over_questions
 from studies.readers.multi_hop import MultiHop

@@ -13,11 +13,9 @@ import numpy as np
 from ragguard.analysis.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.facts.contradictions import contradictions
-from ragguard.facts.run_facts import findable, mentions
 from ragguard.lab.validation.answering import with_answers
 from ragguard.lab.validation.contexts import Context, Progress, score_contexts
 from ragguard.metrics.agreement import coefficient, correlate
-from ragguard.metrics.answer_verdict import right_by_words
 from ragguard.metrics.arrays import Floats, Integers
 from ragguard.metrics.distraction import udcg, utility
 from ragguard.records import Passage, RetrievalStep, Run, Score
@@ -26,6 +24,8 @@ from ragguard.scorers.passage_belief import PassageBelief
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.utility import QueryFit, Utility
+from ragguard.text.statements.phrases import findable, mentions
+from ragguard.text.statements.verdict import right_by_words
 from studies.intervals import auc_over_questions, share_over_questions, with_interval
 from studies.readers.ramdocs import Document, MixedQuestion
 from studies.real.asking import Judged, bm25, judged

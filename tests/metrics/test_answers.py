@@ -1,7 +1,6 @@
 """Answers beside references, answers that are none, and how probable a reference is as an answer."""
 
 import math
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from ragguard import metrics as m
 from ragguard.errors import InvalidInput
 from ragguard.metrics import likelihood, likelihood_total, mean_logprob
-from ragguard.metrics.answers import is_abstention
 from ragguard.text.language import meaning_key
 
 WORDS = st.lists(st.sampled_from("red green blue the 1922 Oslo".split()), max_size=8).map(" ".join)
@@ -109,36 +107,6 @@ def test_another_language_is_declared():
     assert not m.is_abstention("Oslo", m.Language())
     assert m.is_abstention("Empty Response", GERMAN), "LlamaIndex's answer if nothing was retrieved"
     assert not m.is_abstention("Empty response bodies", GERMAN)
-
-
-ABSTENTIONS, FURTHER, ANSWERS = (
-    (Path(__file__).parent / "data" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    for name in ("abstentions", "further", "answers")
-)
-"""Phrases for which the lists of `ENGLISH` were made; sixty that were written when these lists were done, of which 39
-were recognised then; and answers that resemble an abstention, many of them titles of works."""
-
-
-def test_abstentions_are_recognised_but_for_those_that_are_counted():
-    missed = [phrase for phrase in ABSTENTIONS if not is_abstention(phrase)]
-    assert missed == [
-        "NA",  # sodium
-        "None",  # an answer to "how many?"
-        "The information needed is not in the passages.",
-        "The requested information is missing.",
-        "My sources do not cover that.",
-    ]
-    assert len(ABSTENTIONS) == 157
-
-
-def test_further_abstentions_are_recognised_for_the_most_part():
-    assert len(FURTHER) == 60
-    assert sum(map(is_abstention, FURTHER)) >= 39
-
-
-def test_answers_and_titles_are_no_abstentions_but_for_those_that_are_counted():
-    taken = [phrase for phrase in ANSWERS if is_abstention(phrase)]
-    assert taken == ["Nobody Knows", "Insufficient Evidence (film)"]
 
 
 HALVES = [math.log(0.5), math.log(0.5)]

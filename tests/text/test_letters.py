@@ -2,8 +2,8 @@
 
 import pytest
 
-from ragguard.text.answer_words import answer_words
 from ragguard.text.letters import folded, without_accents
+from ragguard.text.statements.words import answer_words
 from ragguard.text.words import running_words
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragguard.facts.answer_phrases import stated_in
+from ragguard.text.statements.denial import stated_in
 
 
 @pytest.mark.parametrize(

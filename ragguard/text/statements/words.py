@@ -1,7 +1,7 @@
 """Words of answers and references, as people compare them: numbers, dates, units, plurals, possessives, diacritics and
 short forms have one spelling; a misspelt letter in a long word is overlooked.
 
-The tables are English. They change nothing in texts of other languages but a few short words.
+The words are English (`ragguard.text.lexicon`). They change nothing in texts of other languages but a few short words.
 """
 
 from __future__ import annotations
@@ -10,39 +10,20 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from ragguard.text import lexicon
 from ragguard.text.letters import without_accents
 
 Words = tuple[str, ...]
-_ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
-).split()
-_ORDINALS = (
-    "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth "
-    "fifteenth sixteenth seventeenth eighteenth nineteenth"
-).split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_NUMBERS = {word: str(number) for words in (_ONES, _ORDINALS) for number, word in enumerate(words)}
-_NUMBERS |= {word: str(number) for number, word in zip(range(20, 100, 10), _TENS, strict=True)}
-_NUMBERS |= {"twentieth": "20", "thirtieth": "30"}
-_ROMAN = {
-    numeral: str(number)
-    for number, numeral in enumerate(
-        "II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX".split(), 2
-    )
-    if len(numeral) > 1 or numeral == "V"
-}
+_IN_WORDS, _ROMAN = (lexicon.languages("numbers")[name] for name in ("english", "roman"))
+_NUMBERS = {word: number for kind in ("values", "ordinals") for number, word in _IN_WORDS[kind].items()}
+_NUMERALS = {numeral: number for number, numeral in _ROMAN["values"].items()}
 _SHORT = {
-    "st": "saint", "mt": "mount", "dr": "doctor", "mr": "mister", "mrs": "missus", "jr": "junior", "sr": "senior",
-    "usa": "us", "km": "kilometer", "kilometre": "kilometer", "metre": "meter", "tv": "television", "vs": "versus",
-    "ft": "foot", "feet": "foot", "percent": "%", "ave": "avenue", "jan": "january", "feb": "february", "mar": "march",
-    "apr": "april", "jun": "june", "jul": "july", "aug": "august", "sep": "september", "sept": "september",
-    "oct": "october", "nov": "november", "dec": "december",
-}  # fmt: skip
-_SMALL = frozenset(
-    "the a an of in on at to for by from with and or as is was are were be been it its his her their this that which "
-    "who into about than then there".split()
-)
+    short: word
+    for table in lexicon.languages("short_forms").values()
+    for word, forms in table.items()
+    for short in forms.split()
+}
+_SMALL = lexicon.words("function_words", "small")
 _RAISED = re.compile("[\u00b2\u00b3\u00b9\u2070-\u2079\u2080-\u2089]+")
 """Raised and lowered digits, which are footnotes in answers of search engines."""
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
@@ -50,7 +31,7 @@ _INITIALS = re.compile(r"\b([A-Z])\.(?=[A-Z]\.)")
 _GLUED_FOOTNOTE = re.compile(r"(?<=[a-z]{3})\d{1,2}(?=\W|$)")
 _POSSESSIVE = re.compile(r"['’]s\b")
 _ORDINAL_END = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b")
-_NUMERAL = re.compile(rf"\b(?:{'|'.join(sorted(_ROMAN, key=len, reverse=True))})\b")
+_NUMERAL = re.compile(rf"\b(?:{'|'.join(sorted(_NUMERALS, key=len, reverse=True))})\b")
 _WORD = re.compile(r"(?:(?<![\w%)])[-−])?\d+(?:\.\d+)?|[^\W\d_]+(?:\+\+|#)?|%")
 _LONG = 5
 """The letters from which a word may differ in one of them, or at its end."""
@@ -62,7 +43,7 @@ def answer_words(text: str) -> Words:
     text = without_accents(_RAISED.sub(" ", text))
     text = _INITIALS.sub(r"\1", _THOUSANDS.sub("", text))
     text = _POSSESSIVE.sub("", _GLUED_FOOTNOTE.sub(" ", text)).replace("’", "").replace("'", "")
-    text = _NUMERAL.sub(lambda match: _ROMAN[match[0]], _ORDINAL_END.sub("", text)).replace("&", " and ")
+    text = _NUMERAL.sub(lambda match: _NUMERALS[match[0]], _ORDINAL_END.sub("", text)).replace("&", " and ")
     return tuple(map(_one_spelling, _WORD.findall(text.lower())))
 
 

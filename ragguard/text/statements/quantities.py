@@ -6,34 +6,22 @@ The names of units are English.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from math import isclose
 from typing import NamedTuple
 
-from ragguard.text.answer_words import answer_words, is_number, is_small
+from ragguard.text import lexicon
+from ragguard.text.statements.words import answer_words, is_number, is_small
 
 _TOLERANCE = 0.005
 """The relative difference up to which converted quantities are the same."""
-_UNITS: dict[str, dict[str, float]] = {
-    "duration": {
-        "second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3600, "hr": 3600, "day": 86400, "week": 604800,
-        "month": 2629800, "year": 31557600,
-    },
-    "mass": {
-        "milligram": 1e-6, "mg": 1e-6, "gram": 0.001, "g": 0.001, "kilogram": 1, "kilo": 1, "kg": 1, "tonne": 1000,
-        "pound": 0.45359237, "lb": 0.45359237, "ounce": 0.02834952, "oz": 0.02834952,
-    },
-    "length": {
-        "millimeter": 0.001, "millimetre": 0.001, "mm": 0.001, "centimeter": 0.01, "centimetre": 0.01, "cm": 0.01,
-        "meter": 1, "m": 1, "kilometer": 1000, "inch": 0.0254, "inche": 0.0254, "foot": 0.3048, "yard": 0.9144,
-        "mile": 1609.344,
-    },
-    "temperature": {"degree": 1, "celsius": 1, "c": 1, "fahrenheit": 1, "f": 1},
-    "money in $": {"dollar": 1, "usd": 1},
-    "money in €": {"euro": 1, "eur": 1},
-    "time of day": {"oclock": 1, "hm": 1},
-}  # fmt: skip
-"""The size of each unit, as `answer_words` spells it, in the first unit of size 1 of its kind."""
-_KINDS = {unit: (kind, size) for kind, units in _UNITS.items() for unit, size in units.items()}
+_KINDS = {
+    unit: (kind, float(size))
+    for table in lexicon.languages("units").values()
+    for kind, units in table.items()
+    for unit, size in units.items()
+}
+"""The kind of each unit, as `answer_words` spells it, and its size in the first unit of size 1 of its kind."""
 _PARTS = {
     "hour": ("minute", "min"),
     "hr": ("minute", "min"),
@@ -41,16 +29,14 @@ _PARTS = {
     "foot": ("inch", "inche"),
 }
 """The units that go on a quantity, as in "3 hours and 48 minutes"."""
-_SCALES = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_SCALES: Mapping[str, float] = lexicon.languages("numbers")["english"]["scales"]
 _HALF_DAY = re.compile(r"\b(\d{1,2})(?:[:.](\d\d))?\s?([ap])\.?\s?m\b\.?", re.IGNORECASE)
 _CLOCK = re.compile(r"(?<![\d:])(\d{1,2}):(\d\d)(?![\d:])")
 _MONEY = re.compile(r"([$€])\s?(\d[\d,.]*\b(?:\s(?:thousand|[mbtr]+illion)\b)?)", re.IGNORECASE)
 _MINUS = re.compile(r"\b(?:minus|negative)\s(?=\d)", re.IGNORECASE)
 _SCALE_OF_DEGREES = re.compile(r"(?:°|\bdegrees?)\s?(?=(?:c|f|celsius|fahrenheit)\b)", re.IGNORECASE)
 _RATE = re.compile(r"(?<=\w)\s?/\s?(?=[a-z])|(?<=[a-z])[²³]", re.IGNORECASE)
-
-
-_AROUND = frozenset("within around approximately roughly exactly".split())
+_AROUND = lexicon.words("function_words", "quantifying")
 """Words that may stand beside a reference that is a quantity."""
 
 

@@ -1,12 +1,17 @@
-"""Finds a text in an answer, in the answer's spelling, unless the answer denies it."""
+"""Tells what a text states from what it denies: "It was built in 1910, not in 1901" does not state 1901."""
 
 from __future__ import annotations
 
 import re
 
-from ragguard.facts.run_facts import LONGEST, MARKS, findable, mentions
+from ragguard.text import lexicon
+from ragguard.text.statements.names import MARKS
+from ragguard.text.statements.phrases import LONGEST, findable, mentions
 from ragguard.text.words import POSSESSIVE, figure_words
 
+DENIALS = lexicon.words("denials", "before")
+CONCESSIONS = lexicon.words("denials", "concessions")
+"""Words before a text that is said in passing."""
 _BEFORE = 3
 """The most words between the beginning of a denial and what it denies, as in "not in 1901"."""
 _DENIAL = re.compile(r"\b(?:not|never|nor|neither)\b|n['’]t\b", re.IGNORECASE)

@@ -1,0 +1,64 @@
+"""Names and figures in a text, and the forms in which a name is looked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from ragguard.text import lexicon
+from ragguard.text.statements.phrases import Phrase, findable, mentions
+from ragguard.text.statements.words import is_small
+from ragguard.text.words import DASHES
+
+MARKS = ".,;:!?\"'“”‘’()[]"
+_ENDS = ",.;:!?"
+"""The marks behind which no name goes on."""
+_BEGINS_FIGURE = re.compile(rf"[{DASHES}+±~≈]?[$€£¥]?\d")
+_NO_NAME = lexicon.words("titles", "titles") | lexicon.words("function_words", "openings")
+"""Titles, and function words that `is_small` has not, which may stand before a name with a capital."""
+
+
+def names_in(text: str) -> list[str]:
+    """Returns the names in a text: runs of words that begin with capitals, and figures; without a sentence's first word
+    where that stands alone."""
+    names: list[str] = []
+    name: list[str] = []
+    first = begins = True
+    for word in [*text.replace(" %", "%").split(), ""]:
+        bare = word.strip(MARKS).removesuffix("'s").removesuffix("’s")
+        is_name = (bare[:1].isupper() or _BEGINS_FIGURE.match(bare) is not None) and not _is_i(bare, name)
+        if is_name:
+            begins = begins if name else first
+            name.append(bare)
+        if name and (not is_name or word[-1] in _ENDS):
+            if len(name) > 1 or not begins or _BEGINS_FIGURE.match(name[0]):
+                names.append(" ".join(name))
+            name = []
+        first = word[-1:] in tuple(".!?")
+    return names
+
+
+def _is_i(word: str, name: Sequence[str]) -> bool:
+    """Returns whether a word is the pronoun, as in "I believe" or "I’m", and no part of a name, as in "Elizabeth I"."""
+    return not name and word.partition("'")[0].partition("’")[0] == "I"
+
+
+def new_names(answer: str, question: str) -> dict[str, list[Phrase]]:
+    """Returns the names and figures of an answer that the question does not have, each with the forms in which it is
+    looked for."""
+    names = {name: findable(_forms(name, answer)) for name in names_in(answer)}
+    return {name: forms for name, forms in names.items() if forms and not mentions(question, forms)}
+
+
+def _forms(name: str, answer: str) -> Iterator[str]:
+    """Yields a name, and without words before it that are no part of it: titles, function words, and the first word of
+    a sentence if two remain."""
+    yield name
+    words = name.split()
+    begins = re.search(rf"(?:^|[.!?]\s+){re.escape(name)}", answer) is not None
+    while len(words) > 1:
+        first = words.pop(0).lower().strip(".")
+        if not (first in _NO_NAME or is_small(first) or (begins and len(words) > 1)):
+            return
+        begins = False
+        yield " ".join(words)
