@@ -19,7 +19,7 @@ from ragguard.text.chunks import HEADING, sentences
 from ragguard.text.search import Search, content_words, stem, terms
 from ragguard.text.statements.abstention import is_abstention
 from ragguard.text.statements.kinds import FIGURE, counted_things, kind_asked, subject_of
-from ragguard.text.statements.names import names_in
+from ragguard.text.statements.names import names_in, new_names
 from ragguard.text.statements.phrases import findable, mentions
 
 NEW, HOLDS, FIRST = 0.5, 0.25, 0.2
@@ -224,14 +224,11 @@ def ground(
     """Returns the sentence in which all that an answer adds to the question stands, or why it is not shown."""
     if not answer.strip() or is_abstention(answer):
         return Grounding(None, "the model gave no answer")
-    names = dict.fromkeys([*names_in(answer), *re.findall(r"\d[\d.,:]*\d|\d", answer)])
+    names = new_names(answer, question.text)
     strangers = [
         name
-        for name in names
-        if not any(
-            mentions(text, findable([name]))
-            for text in (question.text, *(passage.text for passage in passages))
-        )
+        for name, forms in names.items()
+        if not any(mentions(passage.text, forms) for passage in passages)
     ]
     if strangers:
         listing = ", ".join(f"“{name}”" for name in strangers)
@@ -248,7 +245,7 @@ def ground(
         for sentence in ranked
         if sentence.worth >= least
         and additions <= set(terms(sentence.text))
-        and all(name in question.text or mentions(sentence.text, findable([name])) for name in names)
+        and all(mentions(sentence.text, forms) for forms in names.values())
         and question.counts(answer) <= question.counts(sentence.text)
     ]
     if not additions or not holders:
