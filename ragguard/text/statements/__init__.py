@@ -1,4 +1,4 @@
-"""What a text states, by its words: each question is answered in one file, without a model.
+"""Questions about what a text states, by its words: each is answered in one file, without a model.
 
     words.py        which words has an answer, in one spelling, as people compare them?
     quantities.py   are two quantities the same, in whatever units?

@@ -51,7 +51,7 @@ _SQUASHED = 6
 
 
 class WordVerdict(NamedTuple):
-    """Whether an answer is right, as far as words decide it."""
+    """The verdict on an answer, as far as words decide it."""
 
     right: bool | None
     """None if words do not decide."""
