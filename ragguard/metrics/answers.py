@@ -1,5 +1,5 @@
-"""Compares an answer with reference texts by words only, and computes from the log-probabilities of a reference's tokens
-how probable a model finds it as its answer.
+"""Compares an answer with reference texts by words only, and computes from the log-probabilities of a reference's
+tokens how probable a model finds it as its answer.
 
 `likelihood` is per token, so that long and short references are comparable; `likelihood_total` is the probability of
 the whole text. One prefill gives both, where SePer needs sampled answers and an entailer.
