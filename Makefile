@@ -1,5 +1,5 @@
-# Two commands are enough on a fresh machine: `make demo` and `make test`. Both build .venv first.
-# Nothing outside the folder is touched, but for environments of heavy tests in the user's cache (~/.cache/ragguard).
+# Two commands are enough on a new machine: `make demo` and `make test`. Both build .venv first.
+# They write to this folder and to ~/.cache/ragguard: the model smol, examinations, and environments of heavy tests.
 
 PYTHON ?= python3
 BIN    := .venv/bin
@@ -9,26 +9,26 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 .PHONY: help demo test quick lint types check golden docs test-install test-newest test-vllm test-phoenix test-floors test-foreign test-servers test-ray clean
 
 help:
-	@echo "make demo          install what the demonstration needs and run it"
-	@echo "make test          install what the tests need and run all of them"
-	@echo "make quick         a part of the tests in under a minute: numbers, records, capture, storage and scorers"
-	@echo "make check         lint, format, types, and what the pages and the words of the code are held to"
-	@echo "make golden        the golden files of tests/golden, anew, where a change to what others see is meant"
-	@echo "make test-install  the package alone in a clean environment: size, imports"
-	@echo "make test-vllm     engines and scores against a real vLLM, also in an actor of Ray, in environments of their own (4 GB)"
-	@echo "make test-servers  engines and scores against llama.cpp, LiteLLM's proxy and transformers serve, in an environment of its own (2 GB)"
-	@echo "make test-newest   the store, the service, the guard and faults on the newest Python of this machine"
-	@echo "make test-floors   frameworks and OpenTelemetry at the lowest supported versions, in environments of their own"
-	@echo "make test-foreign  telemetry beside other instrumentations, in an environment of its own"
-	@echo "make test-ray      scoring on a real Ray cluster of two nodes, in an environment of its own (0.6 GB)"
-	@echo "make test-phoenix  telemetry against a real Phoenix, in an environment of its own"
-	@echo "make bench-NAME    a benchmark of benchmarks/, such as bench-metrics; ARGS=--quick is a check of seconds"
-	@echo "make docs          the site of docs/ with the reference from the docstrings, in docs/_build"
-	@echo "make pictures      the pictures of the report and of Phoenix in docs/images, anew (needs Chromium)"
-	@echo "make study-NAME     a study on nano's world: distraction, distractors, belief, retrieval, sets, coverage, judges, decisions, likelihood, lists"
-	@echo "make train-nano     the small model that ships with ragguard, anew: about an hour on two cores (ARGS=...)"
-	@echo "make evaluate-nano  its figures on held-out cases, into its card"
-	@echo "make clean         remove .venv and caches of this folder"
+	@echo "make demo          install what the demonstration needs, and run it"
+	@echo "make test          install what the tests need, and run them all"
+	@echo "make quick         the tests of numbers, records, capture, storage and scorers, in under a minute"
+	@echo "make check         lint, format, types, and the rules for pages and for words"
+	@echo "make golden        write the golden files of tests/golden again, after a change that users are meant to see"
+	@echo "make test-install  test the package in a clean environment: size, imports"
+	@echo "make test-vllm     test engines and scores with a real vLLM, also in an actor of Ray (own environments, 4 GB)"
+	@echo "make test-servers  test engines and scores with llama.cpp, LiteLLM's proxy and transformers serve (own environment, 2 GB)"
+	@echo "make test-newest   test the store, the service, the guard and faults on the newest Python of this machine"
+	@echo "make test-floors   test frameworks and OpenTelemetry at the lowest supported versions (own environments)"
+	@echo "make test-foreign  test telemetry beside other instrumentations (own environment)"
+	@echo "make test-ray      test scoring on a real Ray cluster of two nodes (own environment, 0.6 GB)"
+	@echo "make test-phoenix  test telemetry with a real Phoenix (own environment)"
+	@echo "make bench-NAME    run a benchmark of benchmarks/, such as bench-metrics; with ARGS=--quick in seconds"
+	@echo "make docs          build the site of docs/, with the reference from the docstrings, in docs/_build"
+	@echo "make pictures      take the pictures of the report and of Phoenix in docs/images again (needs Chromium)"
+	@echo "make study-NAME    run a study and write its page: distraction, distractors, belief, retrieval, sets, coverage, judges, decisions, likelihood, lists, credit, real"
+	@echo "make train-nano    train the small model that ships with ragguard: about an hour on two cores (ARGS=...)"
+	@echo "make evaluate-nano measure that model on held-out cases, and write the figures into its card"
+	@echo "make clean         remove .venv and the caches of this folder"
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ragguard needs Python 3.11 or newer; try make PYTHON=python3.12")'
@@ -44,11 +44,11 @@ help:
 
 demo: .venv/.demo
 	$(BIN)/ragguard demo
-	@echo; echo "Real text: three questions about examples/notes, read by smol, a small real model: found, superseded, not there"
+	@echo; echo "Real text: three questions about examples/notes, read by smol, a small real model. The answers: found, superseded, not there"
 	@if $(BIN)/ragguard fetch smol; then \
 		$(BIN)/ragguard try examples/notes "What caused the last outage?" "How many days of paid leave does a full-time employee get?" \
 			"Where can I park my car?" --engine smol --out demo-out/try; \
-	else echo "the part on real text is left out; all before it stands"; fi
+	else echo "smol could not be fetched, so the questions about real text are left out"; fi
 
 # One thread of OpenBLAS in each of the two workers: a fork beside its other threads may hang (docs/reference/promises.md).
 # One of OpenMP, since two workers' threads of torch would wait for each other; files with slow tests come first.

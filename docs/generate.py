@@ -59,8 +59,8 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
             AdviceMiddleware
         """,
     },
+    "Haystack": {"ragguard_haystack": "instrument DocumentGuard"},
     "LlamaIndex": {
-        "ragguard_haystack": "instrument DocumentGuard",
         "ragguard_llamaindex": "instrument DistractorPostprocessor GuardedRetriever AdvisedFunctionAgent",
     },
     "Capture in plain code": {

@@ -1,8 +1,8 @@
-"""An async service under load: answers go out at once, scores are made behind them.
+"""An async service under load. It answers at once; runs are scored in the background.
 
 pip install ./ragguard fastapi
-python examples/fastapi_service.py                 # puts 24 questions to itself and prints what was measured
-uvicorn --app-dir examples fastapi_service:app     # serves, after `pip install uvicorn`
+python ragguard/examples/fastapi_service.py                 # asks itself 24 questions and prints what was measured
+uvicorn --app-dir ragguard/examples fastapi_service:app     # serves, after `pip install uvicorn`
 """
 
 import asyncio
@@ -22,7 +22,7 @@ rg = RagGuard(engine="nano", store=None, score_rate=0.25)  # all runs are captur
 
 @asynccontextmanager
 async def life(app: FastAPI) -> AsyncIterator[None]:
-    """The index is there before the first question; the scores that are due are made before the service goes."""
+    """Loads the index before the first question, and finishes the scores before the service ends."""
     SEARCH("warm up")
     yield
     await rg.aclose(timeout=300)
@@ -33,7 +33,7 @@ app = FastAPI(lifespan=life)
 
 @app.get("/ask")
 async def ask(question: str, request: Request) -> dict[str, str]:
-    """Retrieves and answers. The client's id is kept with the run and is not its id: two requests may send the same."""
+    """Retrieves and answers. The client's id is stored beside the run's own, since two requests may send the same."""
     asked = {"request_id": request.headers.get("x-request-id", "")}
     async with rg.run(question, name="/ask", metadata=asked) as run:
         await asyncio.sleep(0.02)  # as long as a search over the network takes

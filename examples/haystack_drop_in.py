@@ -1,9 +1,9 @@
-"""A Haystack pipeline, captured and scored by two lines.
+"""A Haystack pipeline that is captured and scored. ragguard needs two lines.
 
     pip install './ragguard[haystack]'
-    python examples/haystack_drop_in.py
+    python ragguard/examples/haystack_drop_in.py
 
-Documents and model come from the small made-up world that ships with ragguard: no GPU, no key, no download.
+Documents and model come from nano's made-up world, which ships with ragguard: no GPU, no key, no download.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ PROMPT = "{% for one in documents %}- {{ one.content }}\n{% endfor %}Question: {
 
 @component
 class Nano:
-    """The small model that lives in that world, as Haystack calls a generator."""
+    """nano, as a generator of Haystack."""
 
     @component.output_types(replies=list[str])
     def run(self, prompt: str):

@@ -1,9 +1,9 @@
-"""A LangChain chain, watched: one callback is all that is ragguard's about it.
+"""A LangChain chain that is captured and scored. ragguard needs one callback.
 
     pip install './ragguard[langchain]'
-    python examples/langchain_drop_in.py
+    python ragguard/examples/langchain_drop_in.py
 
-Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
+Model and passages come from nano's made-up world, which ships with ragguard: no GPU, no key, no download.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ SEARCH = world.retriever(k=4, noise=0.2)
 
 
 class WorldRetriever(BaseRetriever):
-    """Searches that world; a fifth of its finds are chance ones, as in life."""
+    """Searches nano's world. A fifth of the passages that it returns are random ones."""
 
     def _get_relevant_documents(self, query: str, **kwargs: Any) -> list[Document]:
         return [Document(p.text, id=p.id, metadata={"score": p.score}) for p in SEARCH(query)]
 
 
 async def read(given: dict[str, Any]) -> AsyncIterator[str]:
-    """The small model that lives there answers from what was found, letter by letter."""
+    """Answers with nano from the passages, one character at a time."""
     found = "\n".join(f"- {document.page_content}" for document in given["context"])
     prompt = f"{found}\nQuestion: {given['question']}\nAnswer:"
     for letter in (await NANO.sample([prompt], n=1, max_tokens=8, temperature=0))[0][0].text:

@@ -1,8 +1,8 @@
-"""A LangChain agent with a guard: what would mislead its model is dropped before the model reads it.
+"""A LangChain agent with a guard, which drops misleading passages before the model reads them.
 
-    pip install './ragguard[langchain-agents]' && python examples/langchain_guard.py
+    pip install './ragguard[langchain-agents]' && python ragguard/examples/langchain_guard.py
 
-Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
+Model and passages come from nano's made-up world, which ships with ragguard: no GPU, no key, no download.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ HOPS = {case.question: case.sub_questions for case in CASES}
 
 @tool(response_format="content_and_artifact")
 def search(query: str) -> tuple[str, list[Document]]:
-    """Finds passages; those beside the text are what the guard judges."""
+    """Finds passages. The guard judges the documents of the artifact, not the text."""
     found = [Document(p.text, id=p.id, metadata={"score": p.score}) for p in SEARCH(query)]
     return "\n".join(f"- {document.page_content}" for document in found), found
 
 
 class Nano(BaseChatModel):
-    """Plans by the book, one search a hop, and reads what is left with the small model that lives there."""
+    """Follows a fixed plan, one search a hop, and answers with nano from the passages that the guard kept."""
 
     _llm_type = "nano"
 

@@ -1,8 +1,8 @@
-"""A LangGraph agent that would search six times, and answers as soon as it is advised to: what it found suffices.
+"""A LangGraph agent that plans six searches. It stops and answers as soon as advice says that it has read enough.
 
-    pip install './ragguard[langchain-agents]' && python examples/langgraph_advised_agent.py
+    pip install './ragguard[langchain-agents]' && python ragguard/examples/langgraph_advised_agent.py
 
-Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
+Model and passages come from nano's made-up world, which ships with ragguard: no GPU, no key, no download.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ PLAN = [*CASE.sub_questions, CASE.question] * 2
 
 @tool(response_format="content_and_artifact")
 def search(query: str) -> tuple[str, list[Document]]:
-    """Finds passages; those beside the text are what ragguard sees."""
+    """Finds passages. ragguard records the documents of the artifact, not the text."""
     found = [Document(p.text, id=p.id, metadata={"score": p.score}) for p in SEARCH(query)]
     return "\n".join(f"- {document.page_content}" for document in found), found
 
 
 class Nano(BaseChatModel):
-    """Searches as long as it is offered a tool for that, then reads with the small model that lives in that world."""
+    """Searches as long as it has a search tool, then answers with nano."""
 
     _llm_type = "nano"
 

@@ -1,8 +1,8 @@
-"""A LangGraph agent that hops twice, watched: which hop paid, and which passage misled it?
+"""A LangGraph agent with two hops, captured and scored: which hop paid, and which passage misled it?
 
-    pip install './ragguard[langchain-agents]' && python examples/langgraph_multi_hop_agent.py
+    pip install './ragguard[langchain-agents]' && python ragguard/examples/langgraph_multi_hop_agent.py
 
-Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
+Model and passages come from nano's made-up world, which ships with ragguard: no GPU, no key, no download.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ NANO, CASE, SEARCH = connect("nano"), world.cases(1, hops=2)[0], world.retriever
 
 @tool(response_format="content_and_artifact")
 def search(query: str) -> tuple[str, list[Document]]:
-    """Finds passages; those beside the text are what ragguard sees."""
+    """Finds passages. ragguard records the documents of the artifact, not the text."""
     found = [Document(p.text, id=p.id, metadata={"score": p.score}) for p in SEARCH(query)]
     return "\n".join(f"- {document.page_content}" for document in found), found
 
 
 class Nano(BaseChatModel):
-    """Plans by the book, one search a hop, and reads what it found with the small model that lives there."""
+    """Follows a fixed plan, one search a hop, and answers with nano from the passages."""
 
     _llm_type = "nano"
 

@@ -1,8 +1,8 @@
-"""A LlamaIndex agent that would search six times, and answers as soon as it is advised to: what it found suffices.
+"""A LlamaIndex agent that plans six searches. It stops and answers as soon as advice says that it has read enough.
 
-    pip install './ragguard[llama-index]' && python examples/llamaindex_advised_agent.py
+    pip install './ragguard[llama-index]' && python ragguard/examples/llamaindex_advised_agent.py
 
-Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
+Model and passages come from nano's made-up world, which ships with ragguard: no GPU, no key, no download.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ PLAN = [*CASE.sub_questions, CASE.question] * 2
 
 
 class WorldRetriever(BaseRetriever):
-    """Searches that world."""
+    """Searches nano's world."""
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = SEARCH(query_bundle.query_str)
@@ -30,7 +30,7 @@ class WorldRetriever(BaseRetriever):
 
 
 class Nano(MockFunctionCallingLLM):
-    """Searches as long as it is offered a tool for that, then reads with the small model that lives in that world."""
+    """Searches as long as it has a search tool, then answers with nano."""
 
     async def achat(self, messages: list[ChatMessage], tools: Any = (), **kwargs: Any) -> ChatResponse:
         read = [str(message.content) for message in messages if message.role == MessageRole.TOOL]

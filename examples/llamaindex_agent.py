@@ -1,9 +1,9 @@
-"""A LlamaIndex agent that hops twice, watched: which hop paid, and which passage misled it?
+"""A LlamaIndex agent with two hops, captured and scored: which hop paid, and which passage misled it?
 
     pip install './ragguard[llama-index]'
-    python examples/llamaindex_agent.py
+    python ragguard/examples/llamaindex_agent.py
 
-Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
+Model and passages come from nano's made-up world, which ships with ragguard: no GPU, no key, no download.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ NANO, CASE, SEARCH = connect("nano"), world.cases(4, hops=2)[3], world.retriever
 
 
 class WorldRetriever(BaseRetriever):
-    """Searches that world; a fifth of its finds are chance ones, as in life."""
+    """Searches nano's world. A fifth of the passages that it returns are random ones."""
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = SEARCH(query_bundle.query_str)
@@ -31,7 +31,7 @@ class WorldRetriever(BaseRetriever):
 
 
 class Nano(MockFunctionCallingLLM):
-    """Plans by the book, one search a hop, and reads what it found with the small model that lives there."""
+    """Follows a fixed plan, one search a hop, and answers with nano from the passages."""
 
     async def achat(self, messages: list[ChatMessage], **kwargs: Any) -> ChatResponse:
         read = [str(message.content) for message in messages if message.role == MessageRole.TOOL]

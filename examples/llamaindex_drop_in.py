@@ -1,9 +1,9 @@
-"""A LlamaIndex query engine, watched: `instrument(rg)` is all that is ragguard's about it.
+"""A LlamaIndex query engine that is captured and scored. ragguard needs one line, `instrument(rg)`.
 
     pip install './ragguard[llama-index]'
-    python examples/llamaindex_drop_in.py
+    python ragguard/examples/llamaindex_drop_in.py
 
-Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
+Model and passages come from nano's made-up world, which ships with ragguard: no GPU, no key, no download.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ NANO, CASES, SEARCH = connect("nano"), world.cases(3), world.retriever(k=4, nois
 
 
 class WorldRetriever(BaseRetriever):
-    """Searches that world; a fifth of its finds are chance ones, as in life."""
+    """Searches nano's world. A fifth of the passages that it returns are random ones."""
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = SEARCH(query_bundle.query_str)
@@ -30,7 +30,7 @@ class WorldRetriever(BaseRetriever):
 
 
 class Nano(CustomLLM):
-    """The small model that lives there, as LlamaIndex calls a model."""
+    """nano, as a language model of LlamaIndex."""
 
     metadata: ClassVar[LLMMetadata] = LLMMetadata(model_name="nano")
 

@@ -1,9 +1,9 @@
-"""A pipeline of one's own, watched: say what was retrieved and what was answered.
+"""A pipeline in plain Python, captured by hand: it reports what it retrieved and what it answered.
 
     pip install ./ragguard
-    python examples/manual_capture.py
+    python ragguard/examples/manual_capture.py
 
-Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
+Model and passages come from nano's made-up world, which ships with ragguard: no GPU, no key, no download.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SEARCH = world.retriever(k=6, noise=0.2)
 
 
 async def answer(question: str, read: list[Passage]) -> str:
-    """The small model that lives in that world answers from what was found."""
+    """Answers with nano from the passages that were read."""
     found = "\n".join(f"- {passage.text}" for passage in read)
     prompt = f"{found}\nQuestion: {question}\nAnswer:"
     return (await NANO.sample([prompt], n=1, max_tokens=8, temperature=0))[0][0].text

@@ -1,8 +1,8 @@
-"""The same against a real vLLM server, whatever model it serves.
+"""Runs and scores with a real vLLM server, whatever model it serves.
 
     vllm serve Qwen/Qwen3-8B                        # or any model of yours
     pip install ./ragguard
-    python examples/vllm_server.py http://localhost:8000/v1        # or URL#MODEL
+    python ragguard/examples/vllm_server.py http://localhost:8000/v1        # or URL#MODEL
 
 `ragguard doctor URL` says what such a server can do, and what to change on it to get more.
 """

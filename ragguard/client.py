@@ -102,8 +102,8 @@ class RagGuard:
             resume: The id of the run to continue: the one that you gave it, or `run.id` if you gave none. If there is
                 no such run, a new one begins, and the log says so.
             name: A name for the kind of run, which reports and spans show.
-            sub_questions: What a full answer has to answer, for coverage; or the name of a file (`.jsonl`) that has
-                it for this question, as `ragguard questions` writes one. None: the judge makes them from the question.
+            sub_questions: The sub-questions that a full answer answers, for coverage; or a file (`.jsonl`) that has
+                them for this question, as `ragguard questions` writes it. None: the judge makes them from the question.
             pool: All passages that could have been retrieved, with grades if they are known; RA-nWG and PROC compare
                 with them.
             metadata: Anything that JSON can hold, kept with the run.

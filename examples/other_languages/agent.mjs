@@ -1,4 +1,4 @@
-// An agent in JavaScript that asks `ragguard serve` which passages to read, whether to search on, and tells it what it did.
+// An agent in JavaScript. It asks `ragguard serve` which passages to read and whether to search on, and sends it the run.
 //
 //     ragguard serve -e nano
 //     node examples/other_languages/agent.mjs

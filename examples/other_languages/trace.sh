@@ -1,5 +1,5 @@
 #!/bin/sh
-# A trace by curl, as any OpenTelemetry exporter sends it: a pipeline with one retrieval, which `ragguard serve` scores.
+# Sends a trace with curl, as any OpenTelemetry exporter does. `ragguard serve` scores its one retrieval.
 #
 #     ragguard serve -e nano --settle 0
 #     sh examples/other_languages/trace.sh

@@ -39,8 +39,8 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
             are one hop.
         max_rephrases: After how many hops in a row that brought nothing for their query the model answers; 1 or more.
         min_hops: The smallest number of hops: before, no advice is asked. From 1 to `max_hops`.
-        search_tools: The names of the tools that search, where the agent has others too: these are still offered when
-            it is to search no more. None: all of its tools. A name of no tool that is offered is logged once.
+        search_tools: The names of the tools that search, if the agent has other tools, too: it keeps those when it has
+            to stop searching. None: all of its tools. A name of no tool that is offered is logged once.
         budget_ms: How many milliseconds advice may take after a hop. If that is not enough, the loop goes on.
     """
 

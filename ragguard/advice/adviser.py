@@ -152,8 +152,8 @@ class Adviser:
     def calibrate(
         self, runs: Iterable[Run | KnownOutcome], max_loss: float = 0.02, confidence: float | None = None
     ) -> AdviceCalibration:
-        """Chooses from when on stopping is advised, and uses it from now on. Raises CalibrationError for runs that are
-        too few for the promise.
+        """Chooses the sufficiency from which stopping is advised, and uses it from now on. Raises CalibrationError for
+        runs that are too few for the promise.
 
         Args:
             runs: Runs that went on to their end, with references, so that the engine is asked how right an answer
@@ -171,7 +171,7 @@ class Adviser:
         return await self._loop.within(self._calibrated(list(runs), max_loss, confidence))
 
     def use(self, calibration: AdviceCalibration | str | Path) -> None:
-        """Takes over a calibration; raises CalibrationError for one that was found with other models or prompts.
+        """Uses a calibration; raises CalibrationError if it was made with other models or prompts.
 
         Args:
             calibration: A calibration, or the file that one was saved to.

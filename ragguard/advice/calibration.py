@@ -40,7 +40,7 @@ class KnownOutcome:
     """The correctness of the answer after each turn of retrieval, from 0 (wrong) to 1 (right). None: the engine is
     asked what it would answer, and whether that means a reference of the run."""
     stages: Sequence[Run] = ()
-    """The run as it stood after each turn, where its question or its sub-questions changed on the way; else empty."""
+    """The run as it was after each turn, if its question or its sub-questions changed meanwhile; else empty."""
 
 
 @dataclass(frozen=True, slots=True)

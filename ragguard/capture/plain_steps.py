@@ -81,12 +81,12 @@ class CurrentCall:
         tool: str = "",
         turn: int | None = None,
     ) -> str:
-        """Records a retrieval that gave nothing and returns the step's id.
+        """Records a retrieval that failed or was cancelled, and returns the step's id.
 
         Args:
             query: What was asked of the retriever.
             error: The exception, or what went wrong in words.
-            status: `error`, or `cancelled` where somebody broke it off.
+            status: `error`, or `cancelled` if somebody cancelled it.
             tool: The name of the tool or retriever.
             turn: A number that parallel retrievals share. None: that of retrievals under way, else the next one.
         """
@@ -202,7 +202,7 @@ class CurrentCall:
 
     def advise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Returns what to do now, after the steps so far: answer, search on, search in other words, or distrust what
-        was read. An event loop that calls it stands still meanwhile; there `aadvise` is the one to await.
+        was read. It blocks an event loop that calls it: await `aadvise` there.
 
         The references are not looked at. Where an engine fails or is late, the action is `continue` and the reason
         says so. Raises AdviceError for a run that has ended, was not sampled, or has no question or no step.

@@ -22,7 +22,7 @@ OWN_FAULT = "this is a fault of ragguard's own"
 
 GROUPS = {
     "Start": {
-        "demo": "Show what there is, on this machine.",
+        "demo": "Run two small agents offline, and show what ragguard reports.",
         "try": "Ask questions of your own texts, and see what each search did.",
         "init": "Find your framework, and print the lines that attach ragguard.",
         "doctor": "Check an engine: how exact it is, how fast, and what to change.",

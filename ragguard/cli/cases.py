@@ -38,7 +38,7 @@ def run(
 
     Then: compare OLD NEW --cases FILE, or pytest --ragguard-cases FILE with the fixture ragguard_case.
 
-    Exit code 0: done. 2: no run is chosen, or one can be no case; it says why.
+    Exit code 0: done. 2: no run is chosen, or one cannot become a case; a sentence says why.
     """
     if not run_ids and cause is None and document is None and thumb is None:
         raise InvalidInput("RUN", None, "ids of runs, or --cause, --document or --thumb")

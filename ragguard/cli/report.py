@@ -81,7 +81,7 @@ def run(
 ) -> None:
     """Show scored runs: what decided their answers, then the runs; those that need a person come first.
 
-    Exit code 0: shown. 2: there is nothing to show; it says why.
+    Exit code 0: shown. 2: there is nothing to show; a sentence says why.
     """
     if run_id == "":
         raise InvalidInput("--run", run_id, "an id, or a part of one")

@@ -37,11 +37,11 @@ def run(
     settle: Annotated[
         float,
         typer.Option(
-            min=0, help="A trace whose root has ended is complete so many seconds after its latest span."
+            min=0, help="The seconds without a span after which a trace is complete, if its root has ended."
         ),
     ] = 5.0,
     quiet: Annotated[
-        float, typer.Option(min=0, help="Any trace is complete after so many seconds without a span.")
+        float, typer.Option(min=0, help="The seconds without a span after which any other trace is complete.")
     ] = 60.0,
     tools: RetrievingTools = None,
     threshold: Annotated[

@@ -34,7 +34,7 @@ def run(
 
     If the answer becomes right, the cause is confirmed. The store keeps that, and report --run shows it.
 
-    Exit code 0: confirmed. 1: not confirmed. 2: it cannot be tested; it says why.
+    Exit code 0: confirmed. 1: not confirmed. 2: it cannot be tested; a sentence says why.
     """
     StoreReader(data).close()  # a file that is no store is an error before it is written to
     scored = ScoredSource([Path(data)]).run_of(run_id)

@@ -19,7 +19,7 @@ def fetch_model(
 ) -> None:
     """Download the weights of smol, a small real model of English, and check them.
 
-    Exit code 0: they are there. 2: they could not be fetched or kept; it says why.
+    Exit code 0: the model is there. 2: it could not be fetched or stored; a sentence says why.
     """
     if model != "smol":
         raise typer.BadParameter(f"{model}: only smol is fetched; name a file of your own as gguf:FILE")

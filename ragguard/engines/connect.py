@@ -52,7 +52,8 @@ def connect(
     engine_args: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Engine:
-    """Returns an engine ready for many callers: with a cache, batches, retries and a budget.
+    """Returns an engine that many callers can share: it caches answers, merges requests into batches, repeats failed
+    ones, and keeps to a budget.
 
     No request is sent yet: a server is asked what it is at its first use. An engine that has layers already is returned
     unchanged, or with the budget around it.

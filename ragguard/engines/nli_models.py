@@ -72,7 +72,8 @@ class NliModel:
 
 
 class ClassifyEntailer(ModelEngine):
-    """An NLI model that vLLM serves with `--runner pooling`. It cuts nothing: PromptTooLong for a pair without room.
+    """An NLI model that vLLM serves with `--runner pooling`. A pair that is too long raises PromptTooLong; nothing is
+    cut.
 
     Args:
         url: The server's address, such as `http://host:8001/v1`, with `#MODEL` if it has several.
@@ -210,8 +211,8 @@ def _joined(served: _Served, pair: Pair) -> str:
 
 
 class CrossEncoder(ModelEngine):
-    """An NLI model that transformers runs in this process. Its classes are named by `id2label` in its config. It cuts
-    nothing: PromptTooLong for a pair without room. Needs the extra `hf`.
+    """An NLI model that transformers runs in this process. Its classes are named by `id2label` in its config. A pair
+    that is too long raises PromptTooLong; nothing is cut. Needs the extra `hf`.
 
     Args:
         model: The model's name on the Hugging Face hub, or its folder.

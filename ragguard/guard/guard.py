@@ -195,8 +195,8 @@ class DistractorGuard:
         Args:
             examples: Queries with their passages and which passages are gold. Examples without gold are skipped.
             max_gold_loss: The share of gold passages, between 0 and 1, that may be dropped.
-            order: What the threshold is on: `help`, the probability that a passage helps by judge and reader together,
-                or `utility`, the paper's, which drops next to nothing if the judge errs.
+            order: What the threshold applies to: `help`, the probability that a passage helps by judge and reader
+                together, or `utility`, as in the paper, which drops almost nothing if the judge errs.
             confidence: The probability, over calibrations, with which the promise holds, such as 0.9. None: it holds in
                 expectation, and a single calibration may lose more.
         """

@@ -62,9 +62,9 @@ lie between that probability and 1, an error no larger than that of ten sampled 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """Gives `seper`, `seper_hard`, `delta_seper`, `delta_seper_alone`, `delta_seper_selection`, `semantic_entropy`,
-    the scores that follow from them, and what each hop is worth among all, `credit` and `loss_without`; with
-    `by="likelihood"` the likelihoods of the references instead."""
+    """Gives `seper`, `seper_hard`, `delta_seper`, `delta_seper_alone`, `delta_seper_selection`, `semantic_entropy` and
+    the scores that follow from them. Also gives what each hop is worth: `credit` and `loss_without`. With
+    `by="likelihood"` it gives the likelihoods of the references instead."""
 
     name: ClassVar[str] = "belief"
     version: ClassVar[str] = "3"
@@ -84,8 +84,8 @@ class Belief:
     """The weight of an answer: by the mean log-probability of its tokens (`mean`), by their sum (`sum`), or all alike
     (`count`)."""
     kernel: Kernel = "max"
-    """How far an answer means a reference: the larger entailment of both directions (`max`), or only from answer
-    to reference (`forward`)."""
+    """How much an answer means a reference: the larger entailment of both directions (`max`), or only from answer to
+    reference (`forward`)."""
     over_references: OverReferences = "best"
     """The way to join several references: the belief in the best one (`best`), or the mean over all (`mean`)."""
 
@@ -112,13 +112,13 @@ class Belief:
             one_of(f"Belief.{name}", getattr(self, name), get_args(allowed))
 
     credit: float | None = field(default=None, metadata=NEW_SETTING)
-    """How many times as many contexts may be read, at most, to tell what each hop is worth among all (`credit`,
-    `loss_without`): with 1 only what costs no further context, so that of one or two hops; 0: no credit. None: 2 by
-    likelihood, 1.5 by samples."""
+    """The most contexts that `credit` and `loss_without` may read, as a multiple of those that belief reads anyway. 1:
+    only runs of one or two hops have credit, which needs no further context. 0: no credit. None: 2 by likelihood, 1.5
+    by samples."""
 
     credit_by: Literal["likelihood", "samples"] = field(default="likelihood", metadata=NEW_SETTING)
-    """The belief that credit shares out where answers are drawn: the likelihood, if the engine tells that of a given
-    text, since it has no noise and takes one prompt a context; or that from samples."""
+    """The belief that credit divides among the hops if answers are drawn: the likelihood, if the engine can give that
+    of a text, since it has no noise and takes one prompt a context; or the belief from samples."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer, setting = ScoreWriter(view, self), view.setting

@@ -117,8 +117,8 @@ class ScoringSettings:
     caps: Caps | None = None
     """The most that is judged of one run. None: that of `effort`, without one `Caps()`."""
     language: Language = ENGLISH
-    """The language of answers, a `ragguard.metrics.Language`: its articles, and the phrases by which an answer says
-    that it is none. English ships."""
+    """The language of answers, a `ragguard.metrics.Language`: its articles, and the phrases with which an answer
+    declines. English ships."""
     relevance: Relevance = field(
         default="probability",
         metadata=_option(

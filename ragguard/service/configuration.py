@@ -49,7 +49,7 @@ class ServiceSettings:
     """The loss that a kill may cause: `fast` loses at most the last 50 ms; with `full`, calls on a thread return once
     their event is on the disk."""
     sample_rate: float = 1.0
-    """The share of runs that is captured, from 0 to 1, decided by the run's id. Nothing is known of the others."""
+    """The share of runs that is captured, from 0 to 1, decided by the run's id. The others are not recorded."""
     score_rate: float = 1.0
     """The share of captured runs that is scored without being asked for, from 0 to 1, decided by the run's id. The
     others are kept, and `rg.score(run)` or `ragguard score` scores them later."""
@@ -57,7 +57,7 @@ class ServiceSettings:
     """The time at which runs are scored: `step` scores each step as it ends with what is known then, and asks at the
     run's end what needs the end; `run` scores nothing before."""
     references: References | Mapping[str, str | Sequence[str]] | None = None
-    """The known right answers, where a run brings none: a function of the question, sync or async, or a mapping from
+    """The right answers for runs that bring none: a function of the question, sync or async, or a mapping from
     questions to answers. It runs where runs are scored, never in a hook."""
     redact: Redact | None = None
     """A function of one text that returns what may be kept of it; None or an empty text keeps nothing. It is applied
@@ -71,7 +71,8 @@ class ServiceSettings:
     """An OTLP/HTTP address, such as `http://localhost:4318`, for an application that has no OpenTelemetry configured;
     if it has, that is used. Needs the extra `otlp`."""
     capture_content: bool | None = None
-    """True to write queries, passages and answers on spans. None: as the environment says, else not."""
+    """True to write queries, passages and answers on spans. None: as the environment variables of OpenTelemetry and
+    OpenInference say, else not."""
     queue_size: int = 1024
     """How many runs may wait, 1 or more: with a store for the disk (a run is taken for 64 events), without one to be
     scored. Beyond that `on_overflow` applies."""

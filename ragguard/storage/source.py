@@ -133,8 +133,8 @@ def open_source(path: str | Path) -> ScoredSource:
 
 
 def read_scored(path: str | Path) -> Iterator[ScoredRun]:
-    """Yields scored runs from a store, a folder of parts or a score file of JSON lines; the runs of a score file have
-    no steps, and its provisional scores are left out.
+    """Yields scored runs from a store, a folder of parts or a score file of JSON lines. The runs of a score file have
+    no steps, and their provisional scores are left out.
 
     Args:
         path: The store, the folder or the score file.

@@ -64,7 +64,8 @@ class OtelSink:
             Needs the extra `otlp`.
         project: The project's name at `otlp`.
         spans_only: True: `otlp` gets no metrics, for a back end that takes only spans.
-        capture_content: Whether queries, passages and answers are written. None: as the environment says, else not.
+        capture_content: Whether queries, passages and answers are written. None: as the environment variables of
+            OpenTelemetry and OpenInference say, else not.
         experiment: The name of one side of a comparison, such as `new retriever`: Langfuse shows the runs of each name
             as an experiment, and those of one question side by side. Empty: the runs are no experiment.
     """

@@ -24,7 +24,7 @@ class ServerEngine(ModelEngine):
 
     Args:
         url: The server's address, such as `http://host:8000/v1`, optionally with `#MODEL`.
-        model: The model to ask for, where the server has several. None: the only one.
+        model: The model to ask for, if the server has several. None: the only one.
         api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         headers: More headers of each request, such as `{"api-key": KEY}`. None: only those of RAGGUARD_HEADERS.
         timeout_s: How many seconds one HTTP request may take.

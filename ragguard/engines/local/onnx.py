@@ -73,7 +73,7 @@ class _OnnxEngine(ModelEngine):
 
 
 class OnnxEntailer(_OnnxEngine):
-    """An NLI classifier in a folder. It cuts nothing: PromptTooLong for a pair without room."""
+    """An NLI classifier in a folder. A pair that is too long raises PromptTooLong; nothing is cut."""
 
     only = "compares"
 
