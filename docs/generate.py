@@ -325,9 +325,9 @@ def telemetry() -> str:
 
     lines: list[str] = []
     for group, found in names.ATTRIBUTES.items():
-        lines += [f"### {group}", "", "| attribute | type | stands on | meaning |", "|---|---|---|---|"]
+        lines += [f"### {group}", "", "| attribute | type | on | meaning |", "|---|---|---|---|"]
         for name in found:
-            kept = " *(only when content is captured)*" if name.content else ""
+            kept = " *(only if content is captured)*" if name.content else ""
             lines.append(f"| `{name}` | {name.type} | {', '.join(name.carriers)} | {name.meaning}{kept} |")
         lines.append("")
     lines += ["### With an index in the name", "", "| attribute | meaning |", "|---|---|"]
@@ -371,14 +371,14 @@ def traces() -> str:
     """What the reader of traces reads in each convention, as Markdown."""
     from ragguard.traces.conventions import KINDS, NAMES
 
-    lines = ["| convention | attribute | kinds of spans by its values |", "|---|---|---|"]
+    lines = ["| convention | attribute | what its values mean: kind of span, and values |", "|---|---|---|"]
     for (convention, name), kinds in KINDS.items():
         read: dict[str, list[str]] = {}
         for value, kind in kinds.items():
             read.setdefault(kind, []).append("any other" if value == "*" else f"`{value}`")
         said = "; ".join(f"{kind}: {', '.join(values)}" for kind, values in read.items())
         lines.append(f"| {convention} | `{name}` | {said} |")
-    lines += ["", "| what | where, the first that a span has |", "|---|---|"]
+    lines += ["", "| what | attributes; the first that a span has counts |", "|---|---|"]
     lines += [f"| {what} | {', '.join(f'`{name}`' for name in names)} |" for what, names in NAMES.items()]
     return "\n".join(lines) + "\n"
 

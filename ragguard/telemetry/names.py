@@ -60,7 +60,7 @@ OPENINFERENCE = (
     OI_KIND := Name("openinference.span.kind", "string", "CHAIN, RETRIEVER, EVALUATOR or GUARDRAIL", *SPANS),
     OI_INPUT := Name("input.value", "string", "the question or the query", "run", "step", "guard", content=True),
     OI_OUTPUT := Name(
-        "output.value", "string", "the answer; of a guard what it dropped and why; of advice its reasons",
+        "output.value", "string", "the answer; what a guard dropped and why; the reasons of advice",
         "run", "guard", "advice", content=True,
     ),
     OI_SESSION := Name("session.id", "string", "the run's session or thread, if it has one", "run"),
@@ -68,7 +68,7 @@ OPENINFERENCE = (
 )  # fmt: skip
 
 LANGFUSE = (
-    EXPERIMENT_ID := Name("langfuse.experiment.id", "string", "the side of a comparison, a digest of its name", *SPANS),
+    EXPERIMENT_ID := Name("langfuse.experiment.id", "string", "which side of a comparison: a digest of its name", *SPANS),
     EXPERIMENT_NAME := Name("langfuse.experiment.name", "string", "the name in `OtelSink(experiment=…)`", *SPANS),
     EXPERIMENT_ITEM := Name(
         "langfuse.experiment.item.id", "string", "the question, by a digest: equal on both sides", *SPANS,
@@ -77,7 +77,7 @@ LANGFUSE = (
         "langfuse.experiment.item.root_observation_id", "string", "the id of the run's span", *SPANS,
     ),
     EXPERIMENT_EXPECTED := Name(
-        "langfuse.experiment.item.expected_output", "string", "the answers given as right, a list in JSON", "run",
+        "langfuse.experiment.item.expected_output", "string", "the right answers that were given, a list in JSON", "run",
         content=True,
     ),
 )  # fmt: skip
@@ -89,18 +89,18 @@ OURS = (
     RUN_STATUS := Name("ragguard.run.status", "string", "ok, error, cancelled, interrupted, abandoned", "run"),
     RUN_STEPS := Name("ragguard.run.steps", "int", "how many retrievals the run made", "run"),
     RUN_REFERENCES := Name(
-        "ragguard.run.references", "string", "the answers given as right, a list in JSON", "run", content=True,
+        "ragguard.run.references", "string", "the right answers that were given, a list in JSON", "run", content=True,
     ),
     RUN_WHOLE := Name(
         "ragguard.run.whole", "string",
-        "the whole run as a run line, if a RagGuard only captures (`engine=None`): a reader makes the run of it",
+        "the whole run as a run line, if a RagGuard only captures (`engine=None`); a reader makes the run from it",
         "run", content=True,
     ),
     RUN_CAUSE := Name(
         "ragguard.run.cause", "string", "what decided the answer, such as `misled`", "evaluation", "metric",
     ),
     RUN_EXPLANATION := Name(
-        "ragguard.run.explanation", "string", "the run in a sentence or two, as the report says it", "evaluation",
+        "ragguard.run.explanation", "string", "the run in a sentence or two, as in the report", "evaluation",
         content=True,
     ),
     STEP_ID := Name("ragguard.step.id", "string", "the step, as in the store", "step", "evaluation", "guard", "advice"),
@@ -135,7 +135,7 @@ OURS = (
     SCORE_SIGN := Name(
         "ragguard.evaluation.sign", "string", "positive or negative: a histogram takes sizes only", "metric",
     ),
-    SINK := Name("ragguard.sink", "int", "the number of the sink in its process, where several report", "metric"),
+    SINK := Name("ragguard.sink", "int", "the number of the sink in its process, if several report", "metric"),
     SCORE_SCORER := Name("ragguard.evaluation.scorer", "string", "scorer, version and settings", "event"),
     SCORE_ENGINE := Name("ragguard.evaluation.engine", "string", "fingerprint of the model", "evaluation", "event"),
     SCORE_PROMPTS := Name("ragguard.evaluation.prompts", "string", "prompt set and version", "evaluation", "event"),
@@ -152,7 +152,7 @@ OURS = (
         "ragguard.usage.output_tokens", "int", "output tokens they cost", "evaluation", "advice",
     ),
     SKIPPED := Name(
-        "ragguard.telemetry.skipped", "int", "values left out since no span can carry them", *SPANS, "event",
+        "ragguard.telemetry.skipped", "int", "how many values were left out because no span can carry them", *SPANS, "event",
     ),
     ADVICE_ACTION := Name("ragguard.advice.action", "string", "answer, continue, rephrase or distrust", "advice"),
     ADVICE_STATUS := Name("ragguard.advice.status", "string", "judged, timeout or error", "advice"),
@@ -165,7 +165,7 @@ OURS = (
     ADVICE_ELAPSED := Name("ragguard.advice.elapsed_ms", "double", "how long the agent waited for it", "advice"),
     GUARD_STATUS := Name("ragguard.guard.status", "string", "what the guard did, or why not", "guard"),
     GUARD_REASON := Name("ragguard.guard.reason", "string", "the policy, the error, or the budget", "guard"),
-    GUARD_ELAPSED := Name("ragguard.guard.elapsed_ms", "double", "what the guard added", "guard"),
+    GUARD_ELAPSED := Name("ragguard.guard.elapsed_ms", "double", "how many milliseconds the guard took", "guard"),
     GUARD_KEPT := Name("ragguard.guard.kept", "int", "passages kept", "guard"),
     GUARD_DROPPED := Name("ragguard.guard.dropped", "int", "passages dropped", "guard"),
     GUARD_DROPPED_POSITIONS := Name("ragguard.guard.dropped.positions", "int[]", "their ranks, from 1", "guard"),
@@ -190,11 +190,11 @@ PATTERNS: dict[str, str] = {
         "OpenInference: score i of a step, on an EVALUATOR span, whose one link is to the step's span; `explanation` "
         "only when content is captured; `metadata` is JSON with `stderr`, `level`, `scorer` and `engine`"
     ),
-    "trace.evaluations.{i}.evaluation.{name,…}": "the same of score i of the run as a whole",
+    "trace.evaluations.{i}.evaluation.{name,…}": "the same for score i of the whole run",
     "ragguard.advice.numbers.{name}": "the numbers behind advice, such as `sufficiency` and its `threshold`",
     "ragguard.passages.{name}": (
-        "the passage scores of that name, in the order of `ragguard.passages.positions` where every "
-        "passage has one, else a JSON object position → score"
+        "the passage scores of that name, in the order of `ragguard.passages.positions` if every passage has one; else "
+        "a JSON object from position to score"
     ),
 }
 
