@@ -51,7 +51,8 @@ def run(
     exam: Annotated[
         bool,
         typer.Option(
-            "--exam", help="Examine what the model can judge, with about 400 short prompts, and store the result."
+            "--exam",
+            help="Examine what the model can judge, with about 400 short prompts, and store the result.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -68,7 +68,7 @@ OPENINFERENCE = (
 )  # fmt: skip
 
 LANGFUSE = (
-    EXPERIMENT_ID := Name("langfuse.experiment.id", "string", "which side of a comparison: a digest of its name", *SPANS),
+    EXPERIMENT_ID := Name("langfuse.experiment.id", "string", "a side of a comparison: a digest of its name", *SPANS),
     EXPERIMENT_NAME := Name("langfuse.experiment.name", "string", "the name in `OtelSink(experiment=…)`", *SPANS),
     EXPERIMENT_ITEM := Name(
         "langfuse.experiment.item.id", "string", "the question, by a digest: equal on both sides", *SPANS,
@@ -77,7 +77,7 @@ LANGFUSE = (
         "langfuse.experiment.item.root_observation_id", "string", "the id of the run's span", *SPANS,
     ),
     EXPERIMENT_EXPECTED := Name(
-        "langfuse.experiment.item.expected_output", "string", "the right answers that were given, a list in JSON", "run",
+        "langfuse.experiment.item.expected_output", "string", "the given right answers, a list in JSON", "run",
         content=True,
     ),
 )  # fmt: skip
@@ -89,7 +89,7 @@ OURS = (
     RUN_STATUS := Name("ragguard.run.status", "string", "ok, error, cancelled, interrupted, abandoned", "run"),
     RUN_STEPS := Name("ragguard.run.steps", "int", "how many retrievals the run made", "run"),
     RUN_REFERENCES := Name(
-        "ragguard.run.references", "string", "the right answers that were given, a list in JSON", "run", content=True,
+        "ragguard.run.references", "string", "the given right answers, a list in JSON", "run", content=True,
     ),
     RUN_WHOLE := Name(
         "ragguard.run.whole", "string",
@@ -152,7 +152,7 @@ OURS = (
         "ragguard.usage.output_tokens", "int", "output tokens they cost", "evaluation", "advice",
     ),
     SKIPPED := Name(
-        "ragguard.telemetry.skipped", "int", "how many values were left out because no span can carry them", *SPANS, "event",
+        "ragguard.telemetry.skipped", "int", "how many values no span can carry, left out", *SPANS, "event",
     ),
     ADVICE_ACTION := Name("ragguard.advice.action", "string", "answer, continue, rephrase or distrust", "advice"),
     ADVICE_STATUS := Name("ragguard.advice.status", "string", "judged, timeout or error", "advice"),
