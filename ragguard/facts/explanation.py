@@ -230,9 +230,10 @@ class _AnswerEvidence:
         more = f" {missing[0].upper()}{missing[1:]}." if missing else ""
         if not source:
             return "not_found", f"{outcome}: the {reference} is in no passage that was read.{more}"
-        # A hop that found only what misled is no hop that is missing.
+        # Nobody was asked about a passage without a verdict: that it states the answer then decides. A hop that found
+        # only what misled is no hop that is missing.
         elsewhere = set(self._without()) - {hop for hop, _ in self.places}
-        misled = self._believed or ("misleads" in self._verdicts and not elsewhere)
+        misled = self._believed or None in self._verdicts or ("misleads" in self._verdicts and not elsewhere)
         said = f"{outcome}: {source}, the {reference} in none that was read.{more}"
         return "misled" if misled else "not_found", said
 

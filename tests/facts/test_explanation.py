@@ -184,6 +184,19 @@ def test_a_judged_passage_with_the_wrong_answer_misled():
     assert explain(run, unclear).cause == "not_found"
 
 
+def test_by_words_a_passage_with_the_wrong_answer_misled_if_nobody_was_asked_about_it():
+    run = run_of([FOUNDER], [IDLE, FALSE])
+    verdict = Score("answer_correct", 0.0, "run", "r", label="wrong", scorer="words")
+    found = explain(run, [verdict])
+    assert (found.cause, found.blamed) == ("misled", {(2, 2)})
+    assert found.sentences[0] == (
+        "Wrong: “West Ashwick” is in passage 2.2, the reference “East Dundale” in none that was read."
+    )
+    judged = [one for one in scores_of(run) if one.position == 1]
+    assert explain(run, [verdict, *judged]).cause == "misled"
+    assert explain(run_of([FOUNDER], [IDLE]), [verdict]).cause == "not_found"
+
+
 def test_the_only_hop_that_found_what_misled_is_no_hop_that_is_missing():
     """In plain RAG the query is the question, so that the judge sees the references and calls the lie a distractor."""
     run = run_of([FALSE], [])
@@ -250,7 +263,10 @@ def test_a_reference_in_a_dropped_passage_is_laid_to_the_guard():
             (0.0, -0.4), None, {},
             "Hop 2 lowered the belief (-0.40 ± 0.10); hop 1 added nothing measurable; hop 1 led to hop 2.",
         ),
-        ((0.1, -0.1), None, {}, "No hop moved the belief measurably; hop 1 led to hop 2."),
+        (
+            (0.1, -0.1), None, {},
+            "No hop moved the belief measurably; by words, hop 2 brought the reference; hop 1 led to hop 2.",
+        ),
         (
             (0.1, 0.9), None, {"source": "answer"},
             "Hop 2 raised the belief in this answer when it came (+0.90 ± 0.10); hop 1 led to hop 2, which paid.",
@@ -401,6 +417,14 @@ def test_causes_in_nanos_world_are_the_true_ones():
     rates = {cause: found.count(cause) / len(found) for cause, found in table.items()}
     # Where nano's judge errs about a passage, a neighbouring cause is named.
     assert min(rates.values()) >= 0.75, table
+
+
+def test_by_words_causes_are_the_true_ones_but_for_what_only_a_judge_or_a_belief_tells():
+    by_words = {"missing_hop": "not_used", "overturned": "misled"}
+    for number, case in enumerate(world.cases(10, seed=5, hops=2)):
+        for cause, verdict, run in runs_with_known_causes(case, f"Nowhere {number}"):
+            score = Score("answer_correct", 0.0, "run", run.id, label=verdict, scorer="words")
+            assert explain(run, [score]).cause == by_words.get(cause, cause)
 
 
 def test_two_hop_chains_in_nanos_world_needed_both_hops_and_the_first_led_to_the_second():
