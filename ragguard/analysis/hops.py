@@ -13,7 +13,7 @@ from ragguard.analysis.wording import (
     diagnose_selection,
     line_of,
     named,
-    remarks_on_advice,
+    remarks_on_coverage,
     remarks_on_fit,
     remarks_on_leads,
     remarks_on_worth,
@@ -161,8 +161,7 @@ def _about(hop: HopView, steps: Sequence[RetrievalStep], failures: Sequence[Fail
     if advice := step.advice:
         said = f"advice: {advice.action}{'' if advice.calibrated else ' (uncalibrated)'}"
         remarks.append(": ".join(filter(None, [said, "; ".join(advice.reasons)])))
-        remarks += remarks_on_advice(hop)
-    remarks += _reasons(failures)
+    remarks += [*remarks_on_coverage(hop), *_reasons(failures)]
     contested = hop.find("contested")
     if contested and contested.value > 0:
         remarks.append(f"contested: {contested.explanation}")

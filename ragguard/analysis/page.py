@@ -28,7 +28,7 @@ from ragguard.analysis.wording import (
     Shortened,
     about_selections,
     diagnose_selection,
-    remarks_on_advice,
+    remarks_on_coverage,
     remarks_on_fit,
     remarks_on_leads,
     remarks_on_worth,
@@ -300,7 +300,7 @@ def _step(
         ],
         "tones": {name: _tone(hop.find(name)) for name in ("credit", "delta_seper", "delta_likelihood")},
         "remarks": [
-            *remarks_on_leads(step, steps), *remarks_on_worth(hop, steps), *remarks_on_advice(hop),
+            *remarks_on_leads(step, steps), *remarks_on_worth(hop, steps), *remarks_on_coverage(hop),
             *([diagnose_selection(*numbers)] if numbers else []),
         ],
     }  # fmt: skip

@@ -9,12 +9,14 @@ from typing import NamedTuple, TypeAlias
 
 from rich.markup import escape
 
+from ragguard.facts.hop_sentence import first_of
 from ragguard.facts.run_view import HopView, RunView
 from ragguard.facts.verdicts import Verdict, utility_verdict
 from ragguard.records import RetrievalStep, Score
 from ragguard.text.numbers import as_shown
 from ragguard.text.plain import counted
 from ragguard.text.secret_filter import strip_control_characters
+from ragguard.text.statements.names import absent_names
 
 IN_COLUMNS = (
     "credit",
@@ -161,15 +163,24 @@ def remarks_on_leads(step: RetrievalStep, steps: Sequence[RetrievalStep]) -> lis
     return remarks
 
 
-def remarks_on_advice(hop: HopView) -> list[str]:
-    """Returns why advice names open sub-questions beside a coverage that calls all of them answered."""
-    coverage, advice = hop.find("coverage"), hop.step.advice
-    if advice is None or not advice.open_sub_questions or coverage is None or coverage.value < 1:
-        return []
-    return [
-        "advice and coverage differ: advice names in a sub-question who or what was read, and counts relevant "
-        "passages only; coverage does not"
-    ]
+def remarks_on_coverage(hop: HopView) -> list[str]:
+    """Returns which names of the query stand in no passage that was read, if a judge says that the hop answered a
+    sub-question; and why advice names open sub-questions beside a coverage that calls all of them answered."""
+    coverage, added, advice = hop.find("coverage"), hop.find("delta_coverage"), hop.step.advice
+    remarks = []
+    read = [one.passage.text for one in hop.passages if one.read]
+    if added and added.value > 0 and (absent := absent_names(hop.step.query, read)):
+        names = first_of([f"“{line_of(name)}”" for name in absent])
+        remarks.append(
+            f"coverage is the judge's: no passage that was read has {names} of the query, so they may be about "
+            "something else"
+        )
+    if advice and advice.open_sub_questions and coverage and coverage.value >= 1:
+        remarks.append(
+            "advice and coverage differ: advice names in a sub-question who or what was read, and counts relevant "
+            "passages only; coverage does not"
+        )
+    return remarks
 
 
 def remarks_on_worth(hop: HopView, steps: Sequence[RetrievalStep]) -> list[str]:

@@ -7,9 +7,10 @@ from rich.console import Console
 
 from ragguard import RagGuard
 from ragguard.analysis.hops import hop_table
-from ragguard.analysis.wording import about_selections, diagnose_selection, remarks_on_advice
+from ragguard.analysis.wording import about_selections, diagnose_selection, remarks_on_coverage
 from ragguard.errors import UnknownName
 from ragguard.facts.run_view import RunView
+from ragguard.records import Passage, RetrievalStep, Run, Score
 from ragguard.storage.source import run_of_part
 
 TIME_ORDERED = [f"01932b4e-77a1-7000-8{n:03d}-{n * 7919:012x}" for n in range(25)]
@@ -55,6 +56,28 @@ def test_many_steps_are_weighed_by_what_their_candidates_allow():
     )
 
 
+def test_a_coverage_says_if_no_passage_has_the_name_that_the_query_asks_about():
+    def remarks(query, *texts, added=1.0):
+        run = Run(
+            id="r",
+            question="q",
+            steps=[RetrievalStep("s", "r", query=query, passages=[*map(Passage, texts)])],
+        )
+        scores = [Score(name, added, "step", "r", "s") for name in ("coverage", "delta_coverage")]
+        (hop,) = RunView(run, scores).hops
+        return remarks_on_coverage(hop)
+
+    query, other = "Where was Elmer Hagblad born?", "Margit Hagblad was born in Oslo."
+    assert remarks(query, other) == [
+        "coverage is the judge's: no passage that was read has “Elmer Hagblad” of the query, so they may be about "
+        "something else"
+    ]
+    assert remarks(query, other, "Elmer Hagblad sails.") == []
+    assert remarks(query, other, added=0.0) == []
+    assert remarks(query, "") == []
+    assert remarks("where was he born?", other) == []
+
+
 def test_a_coverage_that_is_complete_beside_open_sub_questions_of_advice_says_why(tmp_path):
     with RagGuard("nano", store=tmp_path / "runs.db", scorers=["coverage"]) as rg:
         with rg.run("Where was the founder of Norsol Labs born?", references="East Dundale") as run:
@@ -68,7 +91,7 @@ def test_a_coverage_that_is_complete_beside_open_sub_questions_of_advice_says_wh
         (run,) = rg.runs()
         view = RunView(run, rg.scores(run.id))
     assert [hop.find("coverage").value for hop in view.hops] == [1.0, 1.0]
-    first, second = (remarks_on_advice(hop) for hop in view.hops)
+    first, second = (remarks_on_coverage(hop) for hop in view.hops)
     assert first[0].startswith(
         "advice and coverage differ: advice names in a sub-question who or what was read"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ragguard.text import lexicon
 from ragguard.text.statements.phrases import Phrase, findable, mentions
@@ -48,6 +48,15 @@ def new_names(answer: str, question: str) -> dict[str, list[Phrase]]:
     looked for."""
     names = {name: findable(_forms(name, answer)) for name in names_in(answer)}
     return {name: forms for name, forms in names.items() if forms and not mentions(question, forms)}
+
+
+def absent_names(query: str, texts: Iterable[str]) -> list[str]:
+    """Returns the names in a query if the texts have none of them, and so may be about something else; else nothing."""
+    read, names = [*texts], new_names(query, "")
+    unknown = not read or not all(text.strip() for text in read)
+    return (
+        [] if unknown or any(mentions(text, forms) for text in read for forms in names.values()) else [*names]
+    )
 
 
 def _forms(name: str, answer: str) -> Iterator[str]:
