@@ -64,6 +64,8 @@ class HopWork:
     """The gain when it came, after the hops before it."""
     led_by: Sequence[Sequence[int]] = ()
     """The numbers of the hops from which its query took words; several at one place cannot be told apart."""
+    led_from: Sequence[int] = ()
+    """The numbers of those without which its query could not have been asked (`ragguard.facts.leads.led_from`)."""
     paid_through: int = 0
     """The number of the hop that paid and to which it led, if it paid by that only; 0 for none."""
     stated: bool = False
@@ -83,6 +85,8 @@ class RunWork:
     """The same by sampled answers, if that is known and has an error."""
     support: bool = False
     """True if the belief is in the run's own answer, for want of references."""
+    brought: int = 0
+    """The number of the hop with the first passage that states a reference; 0 if none does."""
     repeats: Sequence[str] = ()
     """Clauses about hops that asked what an earlier one had asked."""
     words: str = field(init=False)
@@ -130,9 +134,11 @@ def _about_belief(run: RunWork, asked: Sequence[HopWork]) -> Iterable[str]:
         return
     if by_credit and _is_only_likelier(run):
         yield f"retrieval changed {run.words} by {run.sampled}, which is no clear change"
+        yield from _about_reference(run)
         return
     if by_credit and is_measurable(run.total) and _is_contradicted(run):
         yield _about_contradiction(run)
+        yield from _about_reference(run)
         return
     needed = _needed(hops, scored, run.total)
     moved = [hop for hop in scored if hop not in needed and is_measurable(value[hop.number])]
@@ -140,6 +146,7 @@ def _about_belief(run: RunWork, asked: Sequence[HopWork]) -> Iterable[str]:
     if not (needed or moved or missed):
         contradicted = by_credit and _is_contradicted(run)
         yield _about_contradiction(run) if contradicted else _about_nothing(run, scored)
+        yield from _about_reference(run)
         return
     if needed:
         yield _about_needed(needed, run.total)
@@ -159,14 +166,28 @@ def _about_belief(run: RunWork, asked: Sequence[HopWork]) -> Iterable[str]:
         yield f"without hop {hop.number} {run.words} would be {would} ({_lost(hop)})"
     # A hop that led to another one, or bears on the question, did something, whatever the belief says of it.
     led = {number for hop in (*needed, *raised) for sources in hop.led_by for number in sources}
-    named = (*needed, *moved, *missed, *asked, *(hop for hop in hops if hop.paid_through))
+    named = (*needed, *moved, *missed, *asked, *(hop for hop in hops if hop.paid_through or hop.stated))
     idle = [hop for hop in scored if hop not in named and hop.read and hop.number not in led]
     if idle:
         yield f"{_hops(idle)} added nothing measurable"
+    if any(hop.stated for hop in hops if hop not in (*needed, *moved)):
+        yield from _about_reference(run)
     if empty := [hop for hop in hops if not hop.read]:
         yield f"{_hops(empty)} gave the model nothing to read"
     if unscored := [hop for hop in hops if hop.read and hop not in scored]:
         yield f"what {_hops(unscored)} did was not measured"
+
+
+def _about_reference(run: RunWork) -> Iterable[str]:
+    """Yields which hop brought the reference, by words; nothing if a clause about leads says it."""
+    if len(run.hops) > 1 and run.brought and run.brought not in _paid_through(run):
+        yield f"by words, hop {run.brought} brought the reference"
+
+
+def _paid_through(run: RunWork) -> set[int]:
+    """Returns the hops for which an earlier one paid that led to them; none if the belief does not tell who paid."""
+    told = not (_is_only_likelier(run) or _is_contradicted(run))
+    return {hop.paid_through for hop in run.hops} if told else set()
 
 
 def _is_only_likelier(run: RunWork) -> bool:
@@ -222,12 +243,12 @@ def _needed(
     hops: Sequence[HopWork], scored: Sequence[HopWork], total: BeliefGain | None
 ) -> Sequence[HopWork]:
     """Returns the hops without which the run loses most of its gain, and those without which these could not have been
-    asked: the only ones from which their queries took words."""
+    asked."""
     # Of a run of one hop, what is lost without the hop is what the run gained.
     needed = {hop.number for hop in scored if len(hops) > 1 and _is_needed(hop, total)}
     for hop in reversed(hops):
         if hop.number in needed:
-            needed |= {sources[0] for sources in hop.led_by if len(sources) == 1}
+            needed |= {*hop.led_from}
     return [hop for hop in hops if hop.number in needed]
 
 
@@ -248,8 +269,7 @@ def _about_leads(run: RunWork) -> list[str]:
     """Returns which hop led to which, a chain as one clause, and for which of them another hop paid."""
     chains: list[list[int]] = []
     ties: list[str] = []
-    told = not (_is_only_likelier(run) or _is_contradicted(run))
-    through = {hop.paid_through for hop in run.hops} if told else set()
+    through = _paid_through(run)
     paid = {
         hop.number: "brought the reference" if hop.stated else "paid"
         for hop in run.hops

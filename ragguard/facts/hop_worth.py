@@ -85,16 +85,17 @@ def worth_of_hops(
         worth[reference_came_with] = brought._replace(
             value=brought.question + brought.least, stderr=None, stated=True
         )
-    for step in reversed(steps):  # a later hop is settled before the hop that led to it
-        source, gain = led_from(step), worth.get(step.id)
-        if gain and source in worth and gain.answer > max(0.0, worth[source].answer):
-            kept = worth[source]
-            worth[source] = kept._replace(
-                value=kept.question + gain.answer,
-                stderr=gain.stderr,
-                through=gain.through or step.id,
-                stated=False,
-            )
+    for step in reversed(steps):  # a later hop is settled before the hops that led to it
+        gain = worth.get(step.id)
+        for source in led_from(step) if gain else ():
+            kept = worth.get(source)
+            if kept and gain and gain.answer > max(0.0, kept.answer):
+                worth[source] = kept._replace(
+                    value=kept.question + gain.answer,
+                    stderr=gain.stderr,
+                    through=gain.through or step.id,
+                    stated=False,
+                )
     return worth
 
 

@@ -78,11 +78,19 @@ def with_leads(run: Run) -> Run:
     return replace(run, steps=steps)
 
 
-def led_from(step: RetrievalStep) -> str | None:
-    """Returns the id of the step that led to a step: the one from which its query took its weightiest words; None if
-    there is none, or if several are as likely."""
-    sources = step.led_by[0].steps if step.led_by else ()
-    return sources[0] if len(sources) == 1 else None
+def led_from(step: RetrievalStep) -> list[str]:
+    """Returns the ids of the steps without which a step's query could not have been asked: the only source of its
+    weightiest words, and the only sources of further words that the query writes as a name or number.
+
+    Of words with several sources nobody can say which led there.
+    """
+    # Of MuSiQue's dependent hops, half 0, further names were right 16 times of 16, other further words never of 5.
+    found = [
+        lead.steps[0]
+        for at, lead in enumerate(step.led_by or ())
+        if len(lead.steps) == 1 and (not at or any(word.named for word in _words(lead.words)))
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _leads(run: Run) -> Iterator[tuple[RetrievalStep, list[Lead]]]:

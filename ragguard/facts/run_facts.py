@@ -14,7 +14,7 @@ from typing import overload
 
 from ragguard.facts.hop_sentence import HopWork, JointGain, RunWork
 from ragguard.facts.hop_worth import HopWorth, own_worth, worth_of_hops
-from ragguard.facts.leads import with_leads
+from ragguard.facts.leads import led_from, with_leads
 from ragguard.facts.repeats import repeats
 from ragguard.facts.scores import CountedScores
 from ragguard.facts.steps import StepView, numbered, view_step
@@ -145,8 +145,9 @@ def facts_of(run: Run, scores: CountedScores) -> RunFacts:
         closed_book=_gain(scores.get("seper_closed_book") or scores.get("likelihood_closed_book")),
         gold=[one.text for one in run.pool or () if one.grade is None or one.grade >= GOLD],
     )
-    facts.worth = worth_of_hops(scores.all, run.steps, facts.reference_came_with)
-    facts.work = _work_of(run, hops, scores, facts.worth)
+    brought = facts.reference_came_with
+    facts.worth = worth_of_hops(scores.all, run.steps, brought)
+    facts.work = _work_of(run, hops, scores, facts.worth, brought)
     return facts
 
 
@@ -161,7 +162,7 @@ def _paid_through(scores: CountedScores, worth: Mapping[str, HopWorth]) -> Mappi
 
 
 def _work_of(
-    run: Run, hops: Sequence[HopFacts], scores: CountedScores, worth: Mapping[str, HopWorth]
+    run: Run, hops: Sequence[HopFacts], scores: CountedScores, worth: Mapping[str, HopWorth], brought: str
 ) -> RunWork:
     """Returns what the hops did to the belief, by the scores of beliefs and likelihoods."""
     numbers = {hop.seen.step.id: hop.number for hop in hops}
@@ -191,6 +192,7 @@ def _work_of(
                     for lead in step.led_by or ()
                     if (sources := [numbers[id] for id in lead.steps if id in numbers])
                 ],
+                led_from=[numbers[id] for id in led_from(step) if id in numbers],
             )
         )  # fmt: skip
     sampled, likely = scores.get("delta_seper_total"), scores.get("delta_likelihood_total")
@@ -203,7 +205,7 @@ def _work_of(
     return RunWork(
         work, total, sampled=_gain(sampled),
         support=any(score.reference_source == "answer" for score in used if score),
-        repeats=[*map(str, repeats(run.steps))],
+        repeats=[*map(str, repeats(run.steps))], brought=numbers.get(brought, 0),
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ def gain(value, stderr=0.05):
 
 def hop(number, worth=None, loss=None, added=None, led_by=(), **more):
     known = [None if value is None else gain(value) for value in (worth, loss, added)]
+    more.setdefault("led_from", [sources[0] for sources in led_by if len(sources) == 1])
     return HopWork(number, more.pop("read", True), *known, led_by=led_by, **more)
 
 
@@ -31,6 +32,14 @@ def hop(number, worth=None, loss=None, added=None, led_by=(), **more):
         (
             [hop(1, 0.1, 0.0), hop(2, 0.0, 0.0, led_by=[[1]]), hop(3, 0.5, 0.6, led_by=[[2]])], 0.62,
             "Hops 1, 2 and 3 were all needed (without hop 3: -0.60); hop 1 led to hop 2, which led to hop 3.",
+        ),
+        (
+            [hop(1, 0.0, 0.0), hop(2, 0.0, 0.0), hop(3, 0.6, 0.6, led_by=[[1], [2]])], 0.62,
+            "Hops 1, 2 and 3 were all needed (without hop 3: -0.60); hop 1 led to hop 3; hop 2 led to hop 3.",
+        ),
+        (
+            [hop(1, 0.0, 0.0), hop(2, 0.0, 0.0), hop(3, 0.6, 0.6, led_by=[[1], [2]], led_from=[1])], 0.62,
+            "Hops 1 and 3 were both needed (without hop 3: -0.60); hop 1 led to hop 3; hop 2 led to hop 3.",
         ),
         (
             [hop(1, 0.0, 0.0), hop(2, 0.0, 0.0), hop(3, 0.6, 0.6, led_by=[[1, 2]])], 0.62,
@@ -122,13 +131,16 @@ def runs(draw):
     hops = draw(st.lists(works, max_size=6))
     numbered = [
         HopWork(
-            number, one.read, one.worth, one.loss, one.added,
-            draw(st.lists(st.lists(st.integers(1, number - 1), min_size=1, max_size=3, unique=True), max_size=2))
-            if number > 1 else (),
+            number, one.read, one.worth, one.loss, one.added, led_by := (
+                draw(st.lists(st.lists(st.integers(1, number - 1), min_size=1, max_size=3, unique=True), max_size=2))
+                if number > 1 else []
+            ),
+            [sources[0] for sources in led_by if len(sources) == 1 and draw(st.booleans())],
         )
         for number, one in enumerate(hops, 1)
     ]  # fmt: skip
-    return RunWork(numbered, draw(gains), sampled=draw(gains), support=draw(st.booleans()))
+    brought = draw(st.integers(0, len(numbered)))
+    return RunWork(numbered, draw(gains), sampled=draw(gains), support=draw(st.booleans()), brought=brought)
 
 
 def about_hops(clause):
@@ -144,6 +156,27 @@ def test_likelihood_names_no_hop_if_the_answers_show_no_change(run):
     said = f"retrieval changed {run.words} by {sampled}, which is no clear change"
     assert (said in clauses) is bool(exact and unclear)
     assert not (exact and unclear and any(map(about_hops, clauses)))
+
+
+def test_what_the_belief_does_not_say_of_hops_words_may():
+    """The first line of a right run was silent on who paid if the sampled belief showed no clear change."""
+    hops = [hop(1, 0.0, 0.0), hop(2, 0.06, 0.02, led_by=[[1]]), hop(3, 0.07, 0.03, led_by=[[2]])]
+    words = "by words, hop 3 brought the reference; hop 1 led to hop 2, which led to hop 3."
+    assert hop_sentence(RunWork(hops, gain(0.4), brought=3)) == (
+        f"Retrieval raised the belief by 0.40 ± 0.05; the numbers do not say which of the hops did; {words}"
+    )
+    exact = [HopWork(one.number, worth=gain(0.3, None), led_by=one.led_by) for one in hops]
+    assert hop_sentence(RunWork(exact, gain(0.9, None), sampled=gain(0.03, 0.11), brought=3)) == (
+        f"Retrieval changed the belief by +0.03 ± 0.11, which is no clear change; {words}"
+    )
+    assert "so no hop can be named; by words, hop 3" in hop_sentence(
+        RunWork(exact, gain(0.9, None), sampled=gain(-0.6, 0.11), brought=3)
+    )
+    raised = [hop(1, 0.6, 0.2), hop(2, 0.0, 0.0, stated=True)]
+    assert hop_sentence(RunWork(raised, gain(0.6), brought=2)) == (
+        "Hop 1 raised the belief (+0.60 ± 0.05); by words, hop 2 brought the reference."
+    )
+    assert "by words" not in hop_sentence(RunWork([hop(1, 0.0)], gain(0.4), brought=1))
 
 
 def test_a_likelihood_does_not_contradict_the_sampled_belief():
@@ -197,7 +230,7 @@ def test_every_claim_is_true_of_the_numbers(run):
             for number in hops:
                 loss = by_number[number].loss
                 # A clause names three hops at most: those to which one led may be among the others.
-                leads = [[number] in [list(one) for one in later.led_by] for later in run.hops]
+                leads = [number in later.led_from for later in run.hops]
                 own = is_measurable(loss) and loss.value >= NEEDED * run.total.value > 0
                 assert own or any(leads)
             for number, shown in re.findall(r"without hop (\d+): ([+-]\d\.\d\d)", clause):
@@ -227,7 +260,13 @@ def test_every_claim_is_true_of_the_numbers(run):
         else:
             assert (
                 clause.startswith(
-                    ("what the hops did", "none changed", "the numbers do not say which", "retrieval")
+                    (
+                        "what the hops did",
+                        "none changed",
+                        "the numbers do not say which",
+                        "retrieval",
+                        "by words",
+                    )
                 )
                 or "more queries" in clause
             )

@@ -9,7 +9,10 @@ from ragguard import Passage, RetrievalStep, Run
 from ragguard.analysis.wording import remarks_on_worth
 from ragguard.facts.hop_sentence import JOINT_PAYS
 from ragguard.facts.hop_worth import own_worth, worth_of_hops
+from ragguard.facts.leads import led_from
+from ragguard.facts.run_facts import facts_of
 from ragguard.facts.run_view import RunView
+from ragguard.facts.scores import CountedScores
 from ragguard.records import Lead, LeadSource, Score
 
 
@@ -19,9 +22,11 @@ def score(name, step, value, source="gold", stderr=0.1):
 
 def steps(*ids, leads=()):
     """Steps, some led by others: pairs of a step and those of which one led to it."""
-    led_by = {step: [Lead("words", [LeadSource(one, 1) for one in sources])] for step, *sources in leads}
+    led_by = {id: [] for id in ids}
+    for step, *sources in leads:
+        led_by[step].append(Lead("Words", [LeadSource(one, 1) for one in sources]))
     return [
-        RetrievalStep(id, "r", at, at, f"query {at}", [Passage(f"text {at}")], led_by=led_by.get(id, []))
+        RetrievalStep(id, "r", at, at, f"query {at}", [Passage(f"text {at}")], led_by=led_by[id])
         for at, id in enumerate(ids)
     ]
 
@@ -91,6 +96,11 @@ def test_only_the_answers_part_of_a_joint_gain_comes_from_the_hop_that_it_led_to
 def test_a_lead_that_nobody_can_tell_pays_nothing():
     scores = [score("credit", "a", 0.0), score("credit", "b", 0.0), score("credit", "c", 0.6)]
     assert [one.value for one in worth(scores, ("c", "a", "b")).values()] == [0.0, 0.0, 0.6]
+
+
+def test_each_hop_whose_name_a_query_took_has_what_that_hop_gained():
+    scores = [score("credit", "a", 0.0), score("credit", "b", 0.0), score("credit", "c", 0.6)]
+    assert [one.through for one in worth(scores, ("c", "a"), ("c", "b")).values()] == ["c", "c", ""]
 
 
 def test_the_hop_that_brought_the_reference_has_paid_and_so_has_the_hop_that_led_to_it():
@@ -171,9 +181,11 @@ def scored_runs(draw):
     leads = [
         (id, *draw(st.lists(st.sampled_from(ids[:at]), min_size=1, max_size=2, unique=True)))
         for at, id in enumerate(ids)
-        if at and draw(st.booleans())
+        for _ in range(draw(st.integers(0, 2)) if at else 0)
     ]
     run = Run(id="r", question="question", steps=steps(*ids, leads=leads), references=["answer"])
+    for step in run.steps:
+        step.passages = [Passage(draw(st.sampled_from(("text", "text", "the answer"))))]
     values = {id: draw(NUMBERS) for id in ids}
     scores = [score("credit", id, value, stderr=None) for id, value in values.items()]
     scores += [score("loss_without", id, draw(NUMBERS), stderr=None) for id in ids]
@@ -192,7 +204,7 @@ def best_answer(own, run, at):
     led = [
         later
         for later, step in enumerate(run.steps)
-        if step.led_by and {one.step_id for one in step.led_by[0].sources} == {run.steps[at].id}
+        if any({one.step_id for one in lead.sources} == {run.steps[at].id} for lead in step.led_by)
     ]
     parts = [best_answer(own, run, later) for later in led]
     return max([own[run.steps[at].id].answer, *(part for part in parts if part > 0)])
@@ -214,7 +226,7 @@ def test_worth_is_the_hops_own_number_with_the_best_answers_part_of_what_it_led_
 @given(scored_runs())
 def test_the_sentence_says_which_evidence_spoke_and_is_right(case):
     run, scores = case
-    own, found = own_worth(scores), worth_of_hops(scores, run.steps)
+    own, found = own_worth(scores), facts_of(run, CountedScores(scores)).worth
     known = {(one.name, one.step_id): one.value for one in scores}
     text = " ".join(RunView(run, scores).explanation.sentences)
     for number, joint, question in re.findall(
@@ -226,16 +238,35 @@ def test_the_sentence_says_which_evidence_spoke_and_is_right(case):
         gained = known["joint_gain", id] - known["reference_gain", id]
         assert abs(float(question) - gained) < 0.006
         assert gained > known["reference_gain", id]
-    clauses = re.findall(r"((?:hop \d(?:, | and )?)+),? which paid", text)
+    clauses = re.findall(r"((?:hop \d(?:, | and )?)+),? which (?:paid|brought the reference)", text)
     paid = {f"step-{number}" for clause in clauses for number in re.findall(r"\d", clause)}
     through = {
         one.through
         for id, one in found.items()
-        if one.through and one.paid and not own[id].paid and own[one.through].paid
+        if one.through and one.paid and not own[id].paid and found[one.through].paid
     }
     assert paid == through or "more queries" in text
-    assert all(own[id].paid for id in paid)
+    assert all(own[id].paid or found[id].stated for id in paid)
+    for number in re.findall(r"[Bb]y words, hop (\d) brought the reference", text):
+        came = next(step.id for step in run.steps if step.passages[0].text == "the answer")
+        assert came == f"step-{number}"
+        assert came not in paid
     idle = re.search(r"hops? ([^;]*?) added nothing measurable", text, re.IGNORECASE)
     for number in re.findall(r"\d", idle[1]) if idle else ():
         hop = found[f"step-{number}"]
-        assert own[f"step-{number}"].paid or not (hop.paid and hop.through in paid)
+        assert own[f"step-{number}"].paid or not (hop.stated or (hop.paid and hop.through in paid))
+
+
+@given(scored_runs())
+def test_the_sentence_and_the_worth_have_the_same_leads(case):
+    """A hop that led to one without which the run loses its gain is needed, and has the gain of that hop."""
+    run, scores = case
+    work, worth = facts_of(run, CountedScores(scores)).work.hops, worth_of_hops(scores, run.steps)
+    needed = re.search(r"[Hh]ops? ([^;(]*?) (?:was|were \w+) needed", RunView(run, scores).explanation.text)
+    for hop, step in zip(work, run.steps, strict=True):
+        assert [run.steps[number - 1].id for number in hop.led_from] == led_from(step)
+        for number in hop.led_from:
+            gain = worth[step.id].answer
+            assert gain <= 0 or worth[run.steps[number - 1].id].answer >= gain
+            named = re.findall(r"\d", needed[1]) if needed and "more" not in needed[1] else []
+            assert str(hop.number) not in named or str(number) in named

@@ -83,7 +83,7 @@ def test_questions_that_chose_a_form_are_marked_and_others_have_draws_of_their_o
     assert sum(CHOSE_NOTHING in run.metadata for run in groups["MuSiQue, 2 hops"]) == 6
     first = next(read(folder / "musique.jsonl"))
     assert groups["MuSiQue, 2 hops"][0].steps == make_run(first, DRAWS[0]).steps
-    with pytest.raises(StoreError, match="musique"):
+    with pytest.raises(StoreError, match="hotpotqa"):
         data_runs(folder / "no", 60, seed=0)
 
 
