@@ -184,13 +184,13 @@ def correlations(
         tuple(rows),
         source="SePer, table 2",
         notes=(
-            f"Reader and judge: {model} unless told otherwise; 10 answers a context at temperature 1, all measures "
-            "of the same answers, each as its change from no passage to the passage.",
+            f"Reader and judge: {model} unless a row says otherwise; 10 answers a context at temperature 1. All "
+            "measures are of the same answers, each as its change from no passage to the passage.",
             f"As in the paper, questions that the reader answers without a passage are left out of 1 hop: {left_out}. "
             "In \"half known\" as many questions come back that are known by heart, whose passages are worth 0.",
-            "BLEU counts runs of up to four words, of a shorter answer those that it has (sacrebleu). BERTScore needs "
-            "an encoder, which no small package has: in its place stands its matching of words, by the vectors of "
-            "nano's vocabulary, without context. Auto-J is a judge that grades without references: left out.",
+            "BLEU counts runs of up to four words, of a shorter answer those that it has (sacrebleu). BERTScore "
+            "needs an encoder, which no small package has. Only its matching of words is used, with the vectors "
+            "of nano's vocabulary, without context. Auto-J, a judge that grades without references, is left out.",
         ),
     )  # fmt: skip
 
@@ -219,8 +219,8 @@ def intervals(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) 
     )  # fmt: skip
     notes = (
         "Intervals: the middle 95 % of draws of whole questions. Within questions: the mean of the questions' own "
-        "correlations; a method that says the same of all contexts of a question counts as 0 there, a question whose "
-        "contexts are all worth the same is skipped.",
+        "correlations. A method that says the same of all contexts of a question counts as 0 there. A question "
+        "whose contexts are all worth the same is skipped.",
     )
     return Table("belief-intervals", "The same with intervals", columns, tuple(rows), notes=notes)
 
@@ -239,9 +239,8 @@ def samples(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) ->
     draws = len(found[0]) if found else 0
     rows = tuple((n + 1, *(column[n] for column in found)) for n in range(draws))
     notes = (
-        f"Mean and standard deviation of the Pearson correlation over {REPEATS} draws of everything, on "
-        "the first half of the questions. "
-        "Hard belief takes equal words for one meaning here, not what entails each other.",
+        f"Mean and standard deviation of the Pearson correlation over {REPEATS} draws of everything, on the first "
+        "half of the questions. Hard belief takes only equal words for one meaning here, without entailment.",
     )
     return Table(
         "belief-samples",
@@ -286,9 +285,9 @@ def stability(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) 
         "r of the first draw", "p", "contexts", "draws",
     )  # fmt: skip
     notes = (
-        "σ of SePer: the standard deviation over draws of one context's belief, soft, averaged over contexts. p: of "
-        "Pearson's correlation over all contexts, as in the paper; contexts of one question are not independent, so "
-        "that the intervals of the second table are what to rely on.",
+        "σ of SePer: the standard deviation over draws of one context's belief, soft, averaged over contexts. p: "
+        "of Pearson's correlation over all contexts, as in the paper. Contexts of one question are not "
+        "independent, so rely on the intervals of the second table.",
     )
     return Table(
         "belief-stability",

@@ -160,15 +160,16 @@ def table_of_pipelines(sized: Mapping[str, Measured], bounds: Mapping[str, Measu
         tuple(rows),
         source="CRUX, table 1",
         notes=(
-            f"Reader and judge: {model} unless told otherwise. Parts: six one-hop questions in one; Hops: three "
-            "two-hop questions, each hop a sub-question, as two sub-questions alone leave coverage three "
-            "values. Each fact is stated three times in the base. Hard: six questions of the harder world, whose "
-            "passages state up to six facts, some of them the answers to two questions. As many passages as the oracle "
-            "retrieval has.",
+            f"Reader and judge: {model} unless a row says otherwise. Parts: six one-hop questions in one. Hops: "
+            "three two-hop questions, each hop a sub-question, because with two sub-questions coverage has only "
+            "three values. Each fact is stated three times in the base. Hard: six questions of the harder world, "
+            "whose passages state up to six facts, some of them the answers to two questions. As many passages as "
+            "the oracle retrieval has.",
             "Searches by the standard deviation of their error: "
             + ", ".join(f"{name} {error}" for name, error in FIRST.items())
-            + ". The response has a sentence for each sub-question that the reader finds an answer to in the context; "
-            "`right` is the share of sub-questions answered rightly, which the judge of coverage does not look at.",
+            + ". The response has a sentence for each sub-question to which the reader finds an answer in the "
+            "context. `right` is the share of sub-questions answered rightly, which the judge of coverage "
+            "does not see.",
         ),
     )
 
@@ -248,7 +249,7 @@ def intervals(
     )  # fmt: skip
     notes = (
         "With Cov(y). τ over contexts: of the means over questions, its interval from draws of questions. Within "
-        "questions: the mean of the questions' own correlations and how much higher Cov(Z)'s is; a question whose "
+        "questions: the mean of the questions' own correlations and how much higher Cov(Z)'s is. A question whose "
         "responses all cover the same is skipped.",
     )
     return Table("coverage-intervals", "The same with intervals", columns, tuple(rows), notes=notes)

@@ -232,10 +232,10 @@ def _costs(ways: dict[Face, Way], model: str) -> Table:
         tuple(row for number in (1, 3) for row in rows if row[1] == number),
         digits=1,
         notes=(
-            "One question: relevance. Three: a grade and a rating besides, as coverage asks for. Tokens sent: in all "
-            "requests, in a decision request its text once. Beginnings kept: equal beginnings are read once, token by "
-            "token, as by a server with prefix caching. Reader asked before: what is read more, after the reader was "
-            "asked at the same server whether it would abstain. ms: one question after the other with all its "
-            "passages, nothing cached at the client.",
+            "One question: relevance. Three: a grade and a rating besides, as coverage asks for. Tokens sent: in "
+            "all requests, in a decision request its text once. Beginnings kept: equal beginnings are read once, "
+            "token by token, as by a server with prefix caching. Reader asked before: how many more tokens are "
+            "read if the reader was asked at the same server before whether it would abstain. ms: one question "
+            "after the other, each with all its passages; the client caches nothing.",
         ),
     )  # fmt: skip

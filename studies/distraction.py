@@ -73,16 +73,16 @@ DRAWN = ("NDCG@K", "MRR", "MAP", "PREC", "HITS", "eRAG", "UDCG")
 UNTIED = "(the outcome, ties broken by chance)"
 CONTROLS = ("(the outcome itself)", UNTIED, "(HITS, ties broken by chance)", "(the outcomes, shuffled)")
 RELEVANCE = (
-    "Every metric has the world's own relevance, UDCG too, unless its row says that it is the judge's. NDCG@K, cut at "
-    "the K passages of the context, MAP and RECALL know all that is relevant among the 25; eRAG is the mean ROUGE-L of "
-    "the passages' own answers, or their NDCG@K. Hop by hop: each passage is judged for the query that found it, as in "
-    "an agent's run."
+    "Every metric has the world's own relevance, UDCG too, unless its row says that it is the judge's. NDCG@K, "
+    "cut at the K passages of the context, MAP and RECALL know all that is relevant among the 25. eRAG is the "
+    "mean ROUGE-L of the passages' own answers, or their NDCG@K. Hop by hop: each passage is judged for the query "
+    "that found it, as in an agent's run."
 )
 RECIPE = (
-    f"{CONTEXTS} contexts a question of {K} of the 25 best passages in chance order, half of them with what is needed "
-    "for the answer, half without all that states one of the facts."
+    f"{CONTEXTS} contexts for each question, each of {K} of the 25 best passages in chance order. Half of the "
+    "contexts have all that the answer needs. In the other half nothing states one of the facts."
 )
-LIKELY = "ANSWER_PROB is the mean probability of the reference, word for word, given each passage alone."
+LIKELY = "ANSWER_PROB is the mean probability of the reference, word for word, given each passage by itself."
 
 
 async def study(
@@ -125,9 +125,9 @@ async def study(
     trained = f"UDCGθ was trained on {trained_on} other contexts of one hop, and on none of two."
     reached = [(one.name, one.correlation(UNTIED, draws=2)) for one in sets]
     ceiling = (
-        "What knows the outcome but never says the same twice reaches "
+        "A metric that knows the outcome but has no ties reaches "
         + ", ".join(f"{found.value:.3f} ({name})" for name, found in reached if found is not None)
-        + ": by this coefficient, metrics of few values such as HITS have less to lose."
+        + ". By this coefficient, metrics of few values such as HITS lose less."
     )
     table_3, figure_2 = f"{SOURCE}, table 3", f"{SOURCE}, figure 2"
     return [

@@ -111,9 +111,10 @@ async def study(
              "runs answered rightly: AUC, likelihood", "AUC, SePer", "difference", "low", "high", "steps", "runs"),
             tuple((*row[:9], *row[10:15], row[9], row[15]) for row in agreement),
             notes=(
-                "τ: Kendall's τ-b between the two changes of a step. AUC: how often a step that brought what its hop "
-                "needs has the larger change than one that did not; of runs, one that the reader then answers rightly "
-                "(greedily) than one that it does not. Intervals: the middle 95 % of draws of whole questions.",
+                "τ: Kendall's τ-b between the two changes of a step. AUC of steps: how often one that brought "
+                "what its hop needs has the larger change than one that did not. AUC of runs: how often one that "
+                "the reader then answers rightly (greedily) has it. Intervals: the middle 95 % of draws of whole "
+                "questions.",
             ),
         )
     ]  # fmt: skip
@@ -163,8 +164,8 @@ def _by_method(steps: Mapping[str, Sequence[Measured]], seed: int) -> Table:
         ("number", *(word for name in steps for word in (name, "low", "high"))), tuple(rows),
         source="SePer, appendix B.2",
         notes=(
-            "Prompts a step: two for the likelihood; two with ten answers each for ΔSePer; one for the direct rating, "
-            "and two for the difference of ratings (0 to 9, expected value), by the reader itself.",
+            "Prompts a step: two for the likelihood; two with ten answers each for ΔSePer; one for the direct "
+            "rating; two for the difference of ratings. The reader itself rates, from 0 to 9 (expected value).",
         ),
     )  # fmt: skip
 

@@ -294,13 +294,13 @@ def _passages(found: dict[str, Found], kinds: dict[str, list[List]], seed: int) 
         ("lists", "asked", "AUC", "low", "high", "AUC within lists", "low", "high", "gold first, %", "prompts a list",
          "tokens a list", "processor ms a list", "number of lists"), tuple(rows),
         notes=(
-            f"Lists of {SIZE} passages in chance order, one of them gold. Hard distractors: on the plain world another "
-            "subject's fact and another fact of the subject; on the harder one another subject's fact and that of a "
-            "near name; of prose a passage of the same kind about something else and one about the subject without the "
-            "answer. AUC over all lists, which a threshold needs, and within each. Intervals: draws of whole lists.",
-            "Both orders: the mean of the list as it is and turned round, two prompts. Processor time of this process, "
-            "one list at a time; "
-            "lists that a cache answered in part do not count in the costs.",
+            f"Lists of {SIZE} passages in chance order, one of them gold. Each list has two hard distractors. "
+            "Plain world: another subject's fact, and another fact of the subject. Harder world: another "
+            "subject's fact, and that of a near name. Prose: a passage of the same kind about something else, and "
+            "one about the subject without the answer. AUC: over all lists, which a threshold needs, and within "
+            "each. Intervals: draws of whole lists.",
+            "Both orders: the mean of the list and of the reversed list, two prompts. Processor time of this "
+            "process, one list at a time; lists that a cache answered in part do not count in the costs.",
         ),
     )  # fmt: skip
 
@@ -321,8 +321,8 @@ def _suffices(found: dict[str, Found], seed: int) -> Table:
         ("lists", "asked", "AUC", "low", "high", "with it higher, %", "prompts a list", "tokens a list",
          "processor ms a list"), tuple(rows),
         notes=(
-            "The same lists twice: in the second one a passage that answers another question stands in the place of "
-            "the one that answers. Of each passage's questions the largest number counts.",
+            "Each list is used twice. The second time a passage that answers another question replaces the one "
+            "that answers. Of each passage's questions the largest number counts.",
         ),
     )  # fmt: skip
 

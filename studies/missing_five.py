@@ -31,7 +31,8 @@ def missing_five() -> Table:
         "sets-missing-five", "The missing 5", ("Pool", "DCG@5", "nDCG@5", "N-Recall5", "RA-nWG@5"), tuple(rows),
         source="arXiv:2511.09545, section 3.2",
         notes=(
-            "A pool has one passage or ten of grade 5, 20 of grade 3 and 20 of grade 1; the model gets five, of grade "
-            "3 where they are not of grade 5, the best first. Gains of DCG: 2^grade − 1. No model takes part.",
+            "A pool has one passage or ten of grade 5, 20 of grade 3 and 20 of grade 1. The model gets five "
+            "passages, the best first; those that are not of grade 5 are of grade 3. Gains of DCG: 2^grade − 1. "
+            "No model takes part.",
         ),
     )  # fmt: skip

@@ -22,9 +22,9 @@ _HOW = (
     "to: 95 % of a bootstrap over questions. A metric that is the same for all contexts of a question counts 0 there."
 )
 _PAIRS = (
-    "Somers' D asks of two contexts that came out differently alone whether the better one has more: the share of such "
-    "pairs that a metric orders rightly less the share it orders wrongly. The others also hold it against a metric "
-    "that it tells apart what came out the same: what knows the outcome but never says the same twice cannot reach 1."
+    "Somers' D compares only contexts with different outcomes: the share of such pairs that a metric orders "
+    "rightly, minus the share that it orders wrongly. The other coefficients also penalise a metric that "
+    "separates contexts with equal outcomes: a metric that knows the outcome but has no ties cannot reach 1."
 )
 
 
@@ -147,9 +147,9 @@ def splits(sets: Sequence[DataSet], name: str, metrics: Sequence[str]) -> Table:
             columns[-1] += f" ({counted})"
     rows = tuple((metric, *(column[at] for column in cells)) for at, metric in enumerate(metrics))
     notes = (
-        "Correlations over part of the contexts alone; in brackets the questions whose outcomes still vary.",
-        "Answerable: every fact that is needed is there, so that it is about right or wrong. Not answerable: about "
-        "abstaining or being misled. No falsehood: no passage contradicts what is true.",
+        "Correlations over a part of the contexts; in brackets the number of questions whose outcomes still vary.",
+        "Answerable: every fact that is needed is there, so answers are right or wrong. Not answerable: the "
+        "reader abstains or is misled. No falsehood: no passage contradicts what is true.",
     )
     return Table(name, "Where the correlations come from", ("metric", *columns), rows, source="", notes=notes)
 

@@ -200,12 +200,13 @@ def how(model: str) -> tuple[str, ...]:
     """Describes how the grades were made."""
     searches = ", ".join(f"{name} ({error})" for name, error in SEARCHES.items())
     return (
-        f"Reader and judge: {model} unless told otherwise. Parts: two to four questions in one, each with its passage; "
-        "Hops: a two-hop question; Statements: one fact stated two to four times; Hard: the same two to five times "
-        "among forty passages of one to three facts, near names and facts that are out of date. The response to "
-        "several parts is one answer a part, read with all K passages; its grade the rounded mean of the parts'.",
-        f"In place of four embeddings, three searches that differ in their error: {searches}. RA-nWG and %PROC have "
-        "the world's grades, %PROC the top 2K as what was retrieved.",
+        f"Reader and judge: {model} unless a row says otherwise. Parts: two to four questions in one, each with "
+        "its passage. Hops: a two-hop question. Statements: one fact, stated two to four times. Hard: one fact, "
+        "stated two to five times, among forty passages of one to three facts, near names and outdated facts. The "
+        "response to several parts is one answer for each part, read with all K passages. Its grade is the "
+        "rounded mean of the parts' grades.",
+        f"Instead of four embeddings there are three searches that differ in their error: {searches}. RA-nWG and "
+        "%PROC have the world's grades, %PROC the top 2K as what was retrieved.",
     )
 
 
