@@ -39,7 +39,7 @@ def rouge_l(answer: str, references: str | Sequence[str], language: Language = E
 
 declare(
     Metric(
-        "exact_match", "Exact match", "Whether the answer equals a reference but for case, articles and punctuation.",
+        "exact_match", "Exact match", "Whether the answer equals a reference, without case, articles and punctuation.",
         needs="the answer, references", source=SQUAD, function=exact_match,
     ),
     Metric(
@@ -49,7 +49,7 @@ declare(
     ),
     Metric(
         "answer_in_context", "Answer in the context",
-        "Whether a reference stands, word for word, in what the model read. No model is asked.",
+        "Whether what the model read has a reference, word for word. No model is asked.",
         needs="references", source="arXiv 2607.00725", levels=("step", "run"),
     ),
     Metric(
@@ -66,7 +66,7 @@ declare(
     ),
     Metric(
         "response_grade", "Response grade",
-        "How much of an ideal answer the answer says: 2 about half, 5 all; additions are free.", range=(1, 5),
+        "How much of an ideal answer the answer has: 2 about half, 5 all; additions cost nothing.", range=(1, 5),
         needs="a judge, the answer, an ideal answer", source="Schwartz et al.", levels=("run",),
     ),
 )  # fmt: skip

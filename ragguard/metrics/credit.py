@@ -146,7 +146,7 @@ declare(
     ),
     Metric(
         "joint_gain", "Joint gain",
-        "What a hop or passage does to the question plus what the reference loses without; runs of several hops.",
+        "How much it raises the question's likelihood, plus what the reference loses without it; several hops.",
         range=(float("-inf"), float("inf")), unit="nats", needs="the probabilities of given texts, references",
         source="pointwise mutual information with question and answer", levels=("step", "passage"),
         function=joint_gain,

@@ -107,7 +107,7 @@ declare(
         source=SOURCE, function=average_precision,
     ),
     Metric(
-        "ndcg", "nDCG", "Gain discounted by rank, beside that of the best order.", needs="gains in ranked order",
+        "ndcg", "nDCG", "Gain discounted by rank, divided by that of the best order.", needs="gains in ranked order",
         source=SOURCE, function=ndcg,
     ),
 )  # fmt: skip

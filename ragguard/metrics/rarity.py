@@ -134,7 +134,7 @@ declare(
     ),
     _of_places(
         "ra_nwg", "RA-nWG",
-        "The worth of the passages the model got beside the best k there were, rare ones weighing more.",
+        "The value of what the model got, divided by that of the best k passages; rare ones count more.",
         needs="grades of the pool and of what was chosen", function=ra_nwg,
     ),
     _of_places(
@@ -143,11 +143,13 @@ declare(
         needs="grades of the candidates and of what was chosen", function=ra_nwg,
     ),
     _of_places(
-        "proc", "PROC", "The worth of the best k retrieved beside the best k there were: the ceiling retrieval sets.",
+        "proc", "PROC",
+        "The value of the best k retrieved passages, divided by that of the best k passages that exist.",
         needs="grades of the pool and of the candidates", function=proc,
     ),
     _of_places(
-        "pct_proc", "%PROC", "RA-nWG over PROC: how much of the ceiling the choice among the candidates realised.",
+        "pct_proc", "%PROC",
+        "RA-nWG divided by PROC: how good the choice was, beside the best one among what was retrieved.",
         needs="grades of the pool, the candidates and what was chosen", function=pct_proc,
     ),
     _of_places(

@@ -317,13 +317,13 @@ declare(
         function=alpha_ndcg,
     ),
     Metric(
-        "density", "Density", "Coverage a token of the context beside that of an oracle context.",
+        "density", "Density", "Coverage per token of the context, divided by that of an ideal context.",
         range=(0, float("inf")), needs="coverage and tokens, of the context and of an oracle",
         source=f"{SOURCE}, eq. 6", levels=("run",), function=density,
     ),
     Metric(
         "answer_density", "Density of the answer",
-        "Coverage a token of the answer beside that of an oracle context, the passages that are required.",
+        "Coverage per token of the answer, divided by that of an ideal context: only the required passages.",
         range=(0, float("inf")), needs="coverage and tokens, of the answer and of an oracle context",
         source=f"{SOURCE}, eq. 6", levels=("run",), function=density,
     ),

@@ -72,13 +72,13 @@ def f_e(n_p: ArrayLike, k: ArrayLike, n_p_2k: ArrayLike, alpha: float = 0.5) -> 
 
 declare(
     Metric(
-        "t", "T", "Relevant passages found, less the share of others, traded off by α; needs no total.",
+        "t", "T", "(1 − α) times the relevant passages found, minus α times the share of the others; needs no total.",
         range=(-1, float("inf")), unit="passages",
         by_places=True, needs="how many of the k are relevant", source=f"{SOURCE}, eq. 3",
         levels=("step",), function=t,
     ),
     Metric(
-        "t_u", "T, unnormalised", "Relevant passages found, less the number of others, traded off by α.",
+        "t_u", "T, unnormalised", "(1 − α) times the relevant passages found, minus α times the number of the others.",
         range=(float("-inf"), float("inf")), unit="passages",
         by_places=True, needs="how many of the k are relevant",
         source=f"{SOURCE}, eq. 4", levels=("step",), function=t_u,
