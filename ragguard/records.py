@@ -81,7 +81,7 @@ class Passage:
     """The retriever's own score, in the retriever's own unit."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     grade: Annotated[int, range(1, 6)] | None = None
-    """A given relevance grade, 1..5; scorers ask a judge where it is missing."""
+    """A given relevance grade, 1 to 5; if it is missing, scorers ask a judge."""
 
 
 def _several(given: Any, kind: type = str) -> Any:
@@ -99,7 +99,7 @@ class Dropped:
 
     passage: Passage
     position: int
-    """The 1-based rank among the candidates; 0 for a passage that came in after the retrieval."""
+    """The rank among the candidates, from 1; 0 for a passage that was added after the retrieval."""
     reason: Annotated[str, FieldRule.QUOTING]
     utility: float | None = None
     p_abstain: float | None = None
@@ -118,12 +118,12 @@ class Decision:
     """The reason for the decision: the policy's name, the error, or the budget that ran out."""
     engine: str = ""
     started_ns: int = 0
-    """The time at which the guard began, on the wall clock; 0 where that was not measured."""
+    """The time at which the guard began, on the wall clock; 0 if that was not measured."""
     would_drop: list[Dropped] = field(default_factory=list)
-    """The passages that a guard in shadow (status `shadow`) would have dropped; the model gets them all the same."""
+    """The passages that a guard in shadow (status `shadow`) would have dropped; the model gets them nevertheless."""
 
     def of(self, given: Sequence[T]) -> list[T]:
-        """Returns those of the objects that the guard was given, such as documents of a framework, that stay: the very
+        """Returns the objects that stay, of those that the guard was given, such as documents of a framework: the same
         objects, in their order."""
         gone = {drop.position for drop in self.dropped}
         return [one for position, one in enumerate(given, 1) if position not in gone]
@@ -158,17 +158,17 @@ class Advice:
 
     action: AdviceAction
     """`answer`: what was read suffices. `continue`: search on. `rephrase`: the last step brought nothing for its query.
-    `distrust`: what was read contradicts itself or misleads."""
+    `distrust`: passages contradict each other or mislead."""
     open_sub_questions: list[str] = field(default_factory=list)
-    """The sub-questions that nothing which was read answers."""
+    """The sub-questions that no passage answers so far."""
     expected_gain: float | None = None
-    """The expected rise of the coverage by one more step; None where nothing could be judged."""
+    """The expected rise of the coverage by one more step; None if nothing could be judged."""
     stderr: float | None = None
     """The standard error of the expected gain."""
     reasons: list[str] = field(default_factory=list)
     """The reasons in words, the deciding one first. Without a judgement: the error, or the time that ran out."""
     calibrated: bool = False
-    """True where the rule for `answer` keeps a promise that was calibrated with these models."""
+    """True if the rule for `answer` keeps a promise that was calibrated with these models."""
     elapsed_ms: float = 0.0
     status: AdviceStatus = "judged"
     """`timeout` and `error`: nothing could be judged, and the action is `continue`."""
@@ -193,7 +193,7 @@ class TraceContext:
     span_id: Annotated[str, FieldRule.HEXADECIMAL]
     sampled: bool = True
     foreign: bool = False
-    """True when `span_id` is a retrieval span that another instrumentation made for this step."""
+    """True if `span_id` is a retrieval span that another instrumentation made for this step."""
 
 
 @dataclass(slots=True)
@@ -220,7 +220,7 @@ class LeadSource:
 
 @dataclass(slots=True)
 class Lead:
-    """Words of a step's query that stand in a passage which the model got before, and that neither the question nor an
+    """Words of a step's query that are in a passage which the model got before, and that neither the question nor an
     earlier query had."""
 
     words: str
@@ -230,7 +230,7 @@ class Lead:
 
     @property
     def steps(self) -> list[str]:
-        """The ids of the steps that the passages belong to, each once; several: it cannot be told which one led on."""
+        """The ids of the steps that the passages belong to, each once. With several, any one may have led to the query."""
         return list(dict.fromkeys(source.step_id for source in self.sources))
 
 
@@ -267,7 +267,7 @@ class RetrievalStep:
     trace: TraceContext | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     k: int | None = None
-    """The passages that the prompt has a place for, as a retriever was asked or a reranker chose; None: not known."""
+    """How many passages the prompt has places for, as a retriever was asked or a reranker chose; None: not known."""
     advice: Advice | None = None
     """The latest advice that was given after the step."""
     led_by: list[Lead] | None = field(default=None, compare=False)
@@ -295,19 +295,19 @@ class RetrievalStep:
 
 @dataclass(slots=True)
 class Run:
-    """An invocation of the pipeline: its question, steps, answer and references."""
+    """One invocation of the pipeline: its question, steps, answer and references."""
 
     id: Id = field(default_factory=new_id)
     question: Annotated[str, FieldRule.NEEDED] = ""
     references: list[str] | None = None
-    """Answers known to be right; None when there are none."""
+    """Answers known to be right; None if there are none."""
     answer: str | None = None
     steps: Annotated[list[RetrievalStep], FieldRule.NEEDED] = field(default_factory=list)
     status: Status = "ok"
     metadata: Mapping[str, Any] = field(default_factory=dict)
     sub_questions: list[str] | None = None
     pool: list[Passage] | None = None
-    """All graded passages of the question, where they are known."""
+    """All graded passages of the question, if they are known."""
     name: str = ""
     started_ns: int = field(default_factory=time.time_ns)
     ended_ns: int = 0
