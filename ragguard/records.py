@@ -230,7 +230,7 @@ class Lead:
 
     @property
     def steps(self) -> list[str]:
-        """The ids of the steps that the passages belong to, each once. With several, any one may have led to the query."""
+        """The ids of the steps that the passages belong to, each once. If there are several, any may have led to it."""
         return list(dict.fromkeys(source.step_id for source in self.sources))
 
 
