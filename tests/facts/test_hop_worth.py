@@ -267,6 +267,6 @@ def test_the_sentence_and_the_worth_have_the_same_leads(case):
         assert [run.steps[number - 1].id for number in hop.led_from] == led_from(step)
         for number in hop.led_from:
             gain = worth[step.id].answer
-            assert gain <= 0 or worth[run.steps[number - 1].id].answer >= gain
+            assert gain <= 0 or worth[run.steps[number - 1].id].answer >= gain - 1e-9
             named = re.findall(r"\d", needed[1]) if needed and "more" not in needed[1] else []
             assert str(hop.number) not in named or str(number) in named
