@@ -3,23 +3,56 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
 
 from ragguard.text import lexicon
 from ragguard.text.statements.names import MARKS
 from ragguard.text.statements.phrases import LONGEST, findable, mentions
-from ragguard.text.words import POSSESSIVE, figure_words
+from ragguard.text.statements.words import Words, answer_words
+from ragguard.text.words import POSSESSIVE, SPACELESS, figure_words
 
-DENIALS = lexicon.words("denials", "before")
-CONCESSIONS = lexicon.words("denials", "concessions")
-"""Words before a text that is said in passing."""
-_BEFORE = 3
-"""The most words between the beginning of a denial and what it denies, as in "not in 1901"."""
-_DENIAL = re.compile(r"\b(?:not|never|nor|neither)\b|n['’]t\b", re.IGNORECASE)
-_DENIED_BEHIND = re.compile(
-    r"\W*(?:(?:do|does|did|is|was|are|were|has|have|had|can|could|will|would)\s+(?:not|never)\b|never\b|\w+n['’]t\b)",
-    re.IGNORECASE,
-)
-_CLAUSE_END = re.compile(r"[.,;:!?](?=\s|$)")
+_NEAR = 3
+"""The most words between a text and a denial of it, as in "not in 1901" and "Ada Berg has never been there"."""
+_NEAR_CHARACTERS = 2
+"""The same in a script without spaces."""
+CLAUSE_END = re.compile(r"[.,;:!?](?=\s|$)|[。，、；：！？“”\"()]|\s[-–—]\s")
+
+
+def _spelled(*fields: str) -> frozenset[str]:
+    """Returns words of the lexicon as `answer_words` spells them."""
+    words = (word for field in fields for word in lexicon.words("denials", field))
+    return frozenset(spelled for word in words for spelled in answer_words(word))
+
+
+_BEFORE = _spelled("before", "around", "adverbs")
+_AROUND, _ADVERBS, _JOINS, _ONLY = (_spelled(field) for field in ("around", "adverbs", "joins", "only"))
+_CONCESSIONS = _spelled("concessions")
+_CHARACTERS = "|".join(lexicon.words("denials", "characters"))
+_CHARACTERS_BEFORE = re.compile(rf"(?:{_CHARACTERS})\w{{,{_NEAR_CHARACTERS}}}$")
+_CHARACTERS_BEHIND = re.compile(rf"\w{{,{_NEAR_CHARACTERS}}}(?:{_CHARACTERS})")
+
+
+def is_denied(before: Words, behind: Words, asked: Collection[str] = ()) -> bool:
+    """Returns whether the words of a clause that stand before and behind a text deny it; a denial that the question
+    has (`asked`) is no denial of its answer."""
+    near = before[-_NEAR:]
+    if any(
+        word in _BEFORE and word not in asked and not _ONLY & {*near[at + 1 : at + 2]}
+        for at, word in enumerate(near)
+    ):
+        return True
+    for at, word in enumerate(behind[:_NEAR]):
+        if word in _JOINS:
+            return False
+        denies = word in _AROUND or (at and word in _ADVERBS)
+        if denies and word not in asked and not _ONLY & {*behind[at + 1 : at + 2]}:
+            return True
+    return False
+
+
+def is_conceded(before: Words) -> bool:
+    """Returns whether the last words of a clause before a text say it in passing, as "although" does."""
+    return bool(_CONCESSIONS & {*before[-_NEAR:]})
 
 
 def stated_in(answer: str, text: str) -> str:
@@ -27,18 +60,33 @@ def stated_in(answer: str, text: str) -> str:
     phrases = findable([text])
     if not mentions(answer, phrases):
         return ""
-    words = [(word[0], *word.span()) for word in re.finditer(r"\S+", answer)]
-    has_place = False
-    for first in range(len(words)):
-        for last in range(first, min(first + LONGEST, len(words))):
-            start, end = words[first][1], words[last][2]
-            spelled = POSSESSIVE.sub("", answer[start:end].strip(MARKS))
-            if f" {figure_words(spelled)} " != phrases[0].words:
-                continue
-            has_place = True
-            clause = _CLAUSE_END.split(answer[:start])[-1]
-            if not _DENIAL.search(" ".join(clause.split()[-_BEFORE:])) and not _DENIED_BEHIND.match(
-                answer[end:]
-            ):
-                return spelled
-    return "" if has_place else text
+    spaceless = SPACELESS.search(text) is not None
+    places = [
+        *(_places_of_characters(answer, text) if spaceless else _places_of_words(answer, phrases[0].words))
+    ]
+    for before, spelled, behind in places:
+        clause = CLAUSE_END.split(before)[-1], CLAUSE_END.split(behind)[0]
+        if spaceless and (_CHARACTERS_BEFORE.search(clause[0]) or _CHARACTERS_BEHIND.match(clause[1])):
+            continue
+        if not is_denied(*map(answer_words, clause)):
+            return spelled
+    return "" if places else text
+
+
+def _places_of_characters(answer: str, text: str) -> Iterator[tuple[str, str, str]]:
+    """Yields the places of a text in an answer: what stands before it, its spelling, and what stands behind it."""
+    return (
+        (answer[: place.start()], text, answer[place.end() :])
+        for place in re.finditer(re.escape(text), answer)
+    )
+
+
+def _places_of_words(answer: str, words: str) -> Iterator[tuple[str, str, str]]:
+    """Yields the same of a text by its words."""
+    tokens = [*re.finditer(r"\S+", answer)]
+    for at, first in enumerate(tokens):
+        for last in tokens[at : at + LONGEST]:
+            raw = answer[first.start() : last.end()].rstrip(MARKS)
+            spelled = POSSESSIVE.sub("", raw.lstrip(MARKS))
+            if figure_words(spelled) == words.strip():
+                yield answer[: first.start()], spelled, answer[first.start() + len(raw) :]

@@ -11,14 +11,16 @@ docs/reference/scorers.md has how often people agree.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain, filterfalse
 from typing import NamedTuple
 
 from ragguard.errors import InvalidInput
 from ragguard.text import lexicon
 from ragguard.text.language import ENGLISH, Language
 from ragguard.text.statements.abstention import begins_abstaining, is_abstention
-from ragguard.text.statements.denial import CONCESSIONS, DENIALS
+from ragguard.text.statements.denial import CLAUSE_END, is_conceded, is_denied
 from ragguard.text.statements.quantities import is_unit, same_quantity
 from ragguard.text.statements.words import (
     Words,
@@ -44,8 +46,6 @@ _NAME = 4
 ONE_CLAUSE = 8
 """The most words of an answer that is no sentence. In one so short a second candidate beside the reference leaves it
 undecided."""
-_CHOSEN = 4
-"""The most words between "either" and a reference that it leaves open, as in "either Bo Lund or Ada Berg"."""
 _SQUASHED = 6
 """The letters from which a reference is found without word bounds, as in "wasperformed byLady Gaga"."""
 
@@ -108,6 +108,7 @@ class _AnswerTokens(NamedTuple):
     """The words of an answer, and what question and references say already."""
 
     text: str
+    clauses: Sequence[Words]
     words: Words
     content: Words
     known: frozenset[str]
@@ -118,7 +119,9 @@ class _AnswerTokens(NamedTuple):
     @classmethod
     def of(cls, answer: str, question: str, references: Iterable[Words]) -> _AnswerTokens:
         words, asked = answer_words(answer), frozenset(content(answer_words(question)))
-        return cls(answer, words, content(words), frozenset(words), asked, asked.union(*references))
+        clauses = [answer_words(clause) for clause in CLAUSE_END.split(answer)]
+        clauses = clauses if (*chain(*clauses),) == words else [words]
+        return cls(answer, clauses, words, content(words), frozenset(words), asked, asked.union(*references))
 
     def has(self, word: str) -> bool:
         """Returns whether the answer has a word, or a year with a footnote's digit behind it."""
@@ -134,9 +137,14 @@ class _AnswerTokens(NamedTuple):
 
     def place(self, reference: Words) -> _PlaceInAnswer | None:
         """Returns the place of a reference, or without small words in either; None if it does not stand there."""
-        for words, wanted in ((self.words, reference), (self.content, content(reference))):
+        content_clauses = [(*filterfalse(is_small, clause),) for clause in self.clauses]
+        for clauses, wanted in ((self.clauses, reference), (content_clauses, content(reference))):
+            words = (*chain(*clauses),)
             if (at := place_of(words, wanted)) >= 0:
-                return _PlaceInAnswer(words, at, at + len(wanted))
+                end = at + len(wanted)
+                bounds = [*accumulate(map(len, clauses), initial=0)]
+                first, last = bounds[bisect_right(bounds, at) - 1], bounds[bisect_left(bounds, end)]
+                return _PlaceInAnswer(wanted, words[first:at], words[end:last], words[:at] + words[end:])
         return None
 
     def contradiction(self, reference: Words) -> str:
@@ -144,8 +152,8 @@ class _AnswerTokens(NamedTuple):
         place = self.place(reference)
         if place is None or all(word in self.question for word in content(reference)):
             return ""
-        if DENIALS & {*place.words[max(0, place.start - 2) : place.start]}:
-            return "it denies a reference"  # behind it, a negation may be about another answer
+        if is_denied(place.before, (), self.question):
+            return "it denies a reference"  # behind it, a denial may be about another answer
         others = {word for name in _NAME_OR_FIGURE.findall(self.text) for word in answer_words(name)}
         is_choice = _CHOICE.search(self.text) and others & self.candidates_beside(place)
         return "it leaves the choice between a reference and another answer" if is_choice else ""
@@ -153,13 +161,9 @@ class _AnswerTokens(NamedTuple):
     def candidates_beside(self, place: _PlaceInAnswer) -> set[str]:
         """Returns the words of a short answer, or of a choice, that stand beside a reference, and are not another
         one's."""
-        if (
-            len(self.words) > ONE_CLAUSE
-            and "either" not in place.words[max(0, place.start - _CHOSEN) : place.start]
-        ):
+        if len(self.words) > ONE_CLAUSE and "either" not in place.before:
             return set()
-        rest = place.words[: place.start] + place.words[place.end :]
-        return {word for word in rest if word not in self.accepted and not is_small(word)}
+        return {word for word in place.rest if word not in self.accepted and not is_small(word)}
 
 
 def _verdict(tokens: _AnswerTokens, target: str, words: Words, *, is_name: bool, vague: bool) -> bool | None:
@@ -172,7 +176,8 @@ def _verdict(tokens: _AnswerTokens, target: str, words: Words, *, is_name: bool,
         if in_question and wanted != tokens.content:
             return None
         doubtful = (
-            place.is_denied
+            is_denied(place.before, place.behind, tokens.question)
+            or is_conceded(place.before)
             or (_LIST.search(tokens.text) and tokens.candidates_beside(place))
             or _has_other_quantity(place, tokens.words)
         )
@@ -203,31 +208,25 @@ def _verdict(tokens: _AnswerTokens, target: str, words: Words, *, is_name: bool,
 
 
 class _PlaceInAnswer(NamedTuple):
-    """The place of a reference in the words of an answer, or in those of them that are not small."""
+    """The place of a reference in an answer, or without small words in either."""
 
-    words: Words
-    start: int
-    end: int
-
-    @property
-    def is_denied(self) -> bool:
-        """True if a denial stands beside the reference, or words before it that say it in passing only."""
-        before = {*self.words[max(0, self.start - 2) : self.start]}
-        return bool((DENIALS | CONCESSIONS) & before or DENIALS & {*self.words[self.end : self.end + 2]})
+    reference: Words
+    before: Words
+    """The words of its clause before it."""
+    behind: Words
+    """The words of its clause behind it."""
+    rest: Words
+    """All words of the answer but its own."""
 
 
 def _has_other_quantity(place: _PlaceInAnswer, words: Words) -> bool:
     """Returns whether an answer has another number with the unit of a reference: "30 km/h until 2019, 50 km/h now"."""
-    number, *unit = place.words[place.start : place.end]
-    size = len(unit)
-    return (
-        is_number(number)
-        and bool(unit)
-        and is_unit(unit[0])
-        and any(
-            is_number(word) and word != number and [*words[at + 1 : at + 1 + size]] == unit
-            for at, word in enumerate(words)
-        )
+    number, *unit = place.reference
+    if not is_number(number) or not unit or not is_unit(unit[0]):
+        return False
+    return any(
+        is_number(word) and word != number and [*words[at : at + len(unit)]] == unit
+        for at, word in enumerate(words, 1)
     )
 
 
