@@ -14,7 +14,8 @@ MARKS = ".,;:!?\"'“”‘’()[]"
 _ENDS = ",.;:!?"
 """The marks behind which no name goes on."""
 _BEGINS_FIGURE = re.compile(rf"[{DASHES}+±~≈]?[$€£¥]?\d")
-_NO_NAME = lexicon.words("titles", "titles") | lexicon.words("function_words", "openings")
+_SHORT_TITLES = lexicon.words("titles", "short")
+_NO_NAME = _SHORT_TITLES | lexicon.words("titles", "titles") | lexicon.words("function_words", "openings")
 """Titles, and function words that `is_small` has not, which may stand before a name with a capital."""
 
 
@@ -30,12 +31,20 @@ def names_in(text: str) -> list[str]:
         if is_name:
             begins = begins if name else first
             name.append(bare)
-        if name and (not is_name or word[-1] in _ENDS):
-            if len(name) > 1 or not begins or _BEGINS_FIGURE.match(name[0]):
+        goes_on = is_name and (word[-1] not in _ENDS or (word[-1] == "." and bare.lower() in _SHORT_TITLES))
+        if name and not goes_on:
+            is_lone = len(name) == 1 and begins and not _BEGINS_FIGURE.match(name[0])
+            if not is_lone and not _is_title(name):
                 names.append(" ".join(name))
             name = []
         first = word[-1:] in tuple(".!?")
     return names
+
+
+def _is_title(name: Sequence[str]) -> bool:
+    """Returns whether words with capitals are a short title without a name, as "By Dr."."""
+    words = {word.lower() for word in name}
+    return bool(words & _SHORT_TITLES) and all(word in _SHORT_TITLES or is_small(word) for word in words)
 
 
 def _is_i(word: str, name: Sequence[str]) -> bool:
