@@ -21,6 +21,7 @@ from ragguard.text.statements.abstention import is_abstention
 from ragguard.text.statements.kinds import FIGURE, counted_things, kind_asked, subject_of
 from ragguard.text.statements.names import names_in, new_names
 from ragguard.text.statements.phrases import findable, mentions
+from ragguard.text.statements.repetition import repeats_question
 
 NEW, HOLDS, FIRST = 0.5, 0.25, 0.2
 """The weights of the share of those words of a question that the heading lacks, of what is asked for (a number, a date,
@@ -235,9 +236,9 @@ def ground(
         return Grounding(None, f"{listing} is in no passage that was retrieved")
     if question.wants(answer) is False:
         return Grounding(None, "they have nothing of the kind that the question asks for")
-    additions = (
-        {stem(word) for word in content_words(answer)} - set(question.terms) - set(terms(question.text))
-    )
+    if repeats_question(answer, question.text):
+        return Grounding(None, "they only repeat the question")
+    additions = {*terms(answer)} - {*terms(question.text)}
     ranked = [sentence for passage in passages for sentence in evidence.question.ranked(passage)]
     least = ENOUGH * max((sentence.worth for sentence in ranked), default=0.0)
     holders = [
@@ -248,7 +249,7 @@ def ground(
         and all(mentions(sentence.text, forms) for forms in names.values())
         and question.counts(answer) <= question.counts(sentence.text)
     ]
-    if not additions or not holders:
+    if not holders:
         return Grounding(None, "no sentence that fits the question says all of it")
     return Grounding(max(holders, key=lambda sentence: sentence.worth))
 
