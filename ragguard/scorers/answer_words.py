@@ -27,7 +27,7 @@ class AnswerWords:
     """Gives `answer_in_context` of hops and runs, `ungrounded`, and `answer_correct` where words decide it."""
 
     name: ClassVar[str] = "words"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     models: ClassVar[tuple[str, ...]] = ()
 
     verdict: bool = True

@@ -76,7 +76,7 @@ class Answers:
     """Gives `answer_correct` and `response_grade` of runs with references."""
 
     name: ClassVar[str] = "answers"
-    version: ClassVar[str] = "4"
+    version: ClassVar[str] = "5"
 
     tau: float = 0.5
     """The least entailment, from 0 to 1, with which a reference follows from the answer."""

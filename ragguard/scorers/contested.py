@@ -30,7 +30,7 @@ from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import View, read_texts
 from ragguard.text.language import meaning_key
 from ragguard.text.statements.abstention import is_abstention
-from ragguard.text.statements.words import answer_words, content
+from ragguard.text.statements.repetition import repeats_question
 
 SHOWN = 120
 """How many characters of an answer an explanation shows."""
@@ -49,7 +49,7 @@ class Contested:
     """Gives `contested` of each step, over all that the model read by then, and of the run."""
 
     name: ClassVar[str] = "contested"
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     live = "so far"
 
     eta: float = 3
@@ -173,7 +173,7 @@ async def find_conflicts(
     language = setting.language
     keys = [
         ""
-        if is_abstention(text, language) or _repeats_question(text, asked[number])
+        if is_abstention(text, language) or repeats_question(text, asked[number])
         else meaning_key(text, language)
         for (number, _), text in zip(statements, said, strict=True)
     ]
@@ -203,12 +203,6 @@ async def find_conflicts(
         for (number, first), (_, second), pair in found
         if {(number, first), (number, second)} <= reads
     ]
-
-
-def _repeats_question(answer: str, question: str) -> bool:
-    """Returns whether an answer says only what the question says, such as its subject, which offers no choice."""
-    asked = set(answer_words(question))
-    return "or" not in asked and set(content(answer_words(answer))) <= asked
 
 
 async def _sure(texts: Set[str], view: View, ask: Ask) -> set[str]:

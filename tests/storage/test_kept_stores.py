@@ -16,8 +16,11 @@ from pathlib import Path
 import pytest
 from support.fixed_runs import fixed_runs
 
+from ragguard import RagGuard
 from ragguard.capture.events import RunEnded, RunNames, RunStarted, StepAmended, StepEnded
+from ragguard.facts.run_view import RunView
 from ragguard.records import Passage, RetrievalStep, Run
+from ragguard.scorers.answer_words import AnswerWords
 from ragguard.storage.source import open_source, read_scored
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
@@ -126,3 +129,16 @@ def test_folder_of_parts_of_schema_4_is_read_whole(parts):
     assert scored == [type(one)(one.run, one.scores, one.failures) for one in fixed_runs()]
     assert len(list(open_source(parts).overviews())) == len(scored)
     assert {version(path) for path in (parts / "parts").glob("*.db")} == {4}
+
+
+async def test_a_verdict_by_the_words_of_an_earlier_version_is_given_again(tmp_path):
+    """The answer denies the reference in German, which version 1 of the scorer did not know."""
+    path = unpacked(KEPT / "words-1.db.gz", tmp_path / "words.db")
+    with RagGuard(engine=None, scorers=["words"], store=path) as rg:
+        (run,) = rg.runs()
+        before = rg.scores(run.id)
+        assert RunView(run, before).answer_verdict == "correct"
+        again = await rg.score(run)
+        assert {score.version[0] for score in before} == {"1"}
+        assert {score.version[0] for score in again} == {AnswerWords.version}
+        assert RunView(run, rg.scores(run.id)).answer_verdict == ""

@@ -1,12 +1,16 @@
 """The words of languages on which rules about texts rest, as data: one file for each kind, languages beside each other.
 
-abstentions.toml      phrases by which an answer says that it is none
-denials.toml          words that deny what stands beside them, or say it in passing
-function_words.toml   words that say nothing about a subject
-numbers.toml          numbers written out
-short_forms.toml      short forms and other spellings
-titles.toml           titles before names
-units.toml            units by their kind, with their sizes
+    abstentions.toml      phrases by which an answer says that it is none
+    dates.toml            months, weekdays and times
+    denials.toml          words that deny what stands beside them, or say it in passing
+    function_words.toml   words that say nothing about a subject
+    numbers.toml          numbers written out
+    questions.toml        words by which a question asks for a kind of answer
+    short_forms.toml      short forms and other spellings
+    titles.toml           titles before names
+    units.toml            units by their kind, with their sizes
+
+A file has a table for each language, and says at its top what the fields of a table are.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@
     phrases.py      does a short text stand in a long one, word for word?
     names.py        which names and figures has a text, and which of them does the question not have?
     kinds.py        which kind of answer does a question ask for, and has a text one: a number, a date, a name?
+    repetition.py   does an answer only repeat its question?
     denial.py       does a text state a phrase, or deny it?
     abstention.py   does an answer say that it gives none?
     verdict.py      is an answer right by a reference?
