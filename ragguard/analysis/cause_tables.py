@@ -145,21 +145,28 @@ def two_sided(came: int, went: int) -> float:
     return min(1.0, 2 * tail)
 
 
-def change_table(changes: Sequence[CauseChange]) -> Table:
-    """Returns the table of two sides' causes."""
+def clear_causes(changes: Sequence[CauseChange]) -> list[str]:
+    """Returns the causes whose shares differ, with p corrected for all of them."""
+    return [one.cause for one in changes if one.p * len(changes) <= SIGNIFICANT]
+
+
+def change_table(changes: Sequence[CauseChange], about_right: str = "") -> Table:
+    """Returns the table of two sides' causes, with `Comparison.about_right` in its note."""
     rows = tuple(
         (CAUSES[one.cause], f"{one.difference:+.0%} ({one.low:+.0%} … {one.high:+.0%})", one.p, f"{one.before:.0%}",
          f"{one.after:.0%}", f"+{one.came:,} −{one.went:,}")
         for one in changes
     )  # fmt: skip
     questions = changes[0].questions if changes else 0
-    clear = [short_words(one.cause) for one in changes if one.p * len(changes) <= SIGNIFICANT]
+    clear = [*map(short_words, clear_causes(changes))]
     causes = counted(len(changes), "cause")
     measurable = (
         f"With p corrected for {causes}, these shares differ: {', '.join(clear)}."
         if clear
         else f"With p corrected for {causes}, no share differs measurably."
     )
-    notes = (f"p is McNemar's exact test for each cause, on the questions that changed. {measurable}",)
+    notes = (
+        f"p is McNemar's exact test for each cause, on the questions that changed. {measurable}{about_right}",
+    )
     columns = ("what decided the answer", "difference (95 %)", "p", "before", "after", "questions")
     return Table("causes", f"What decided the answers to {questions:,} questions", columns, rows, notes=notes)

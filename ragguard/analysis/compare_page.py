@@ -189,6 +189,7 @@ def _causes(found: Comparison) -> str:
     ]
     return (
         _table(("what decided the answer", "share", "difference (95 %)", "came", "went"), rows)
+        + (f"<p class='soft'>{_text(found.about_right.strip())}</p>" if found.about_right else "")
         if rows
         else ""
     )

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import NormalDist
 from typing import Any, Literal
 
-from ragguard.analysis.cause_tables import SIGNIFICANT, CauseChange
+from ragguard.analysis.cause_tables import SIGNIFICANT, CauseChange, clear_causes
 from ragguard.metrics.mean_differences import least_p
 from ragguard.text.plain import counted
 
@@ -232,6 +232,19 @@ class Comparison:
         also = f", {both:,} of them rose in another number" if both else ""
         return (
             f"{len(self.fell):,} of {counted(self.paired, 'question')} fell by {LEAST_MOVE:g} or more{also}"
+        )
+
+    @property
+    def about_right(self) -> str:
+        """The sentence about answer_correct and the share of right answers if only one of them differs; "" for none."""
+        mean = next((one for one in self.changes if one.metric.partition(".")[0] == "answer_correct"), None)
+        is_clear = "right" in clear_causes(self.causes)
+        if mean is None or (mean.verdict not in UNDECIDED) == is_clear:
+            return ""
+        share = "differs" if is_clear else "does not"
+        return (
+            f" The mean answer_correct is called {mean.verdict}, and the share of right answers {share}: each has a "
+            "test of its own, corrected for its own table. The verdict on the two sides follows the mean."
         )
 
     @property

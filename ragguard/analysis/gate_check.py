@@ -204,7 +204,7 @@ class GateCheck:
         )  # fmt: skip
         tables = [Table("changes", found.verdict.sentence, columns, rows, notes=tuple(notes))]
         if found.causes and (every or any(one.came or one.went for one in found.causes)):
-            tables.append(change_table(found.causes))
+            tables.append(change_table(found.causes, found.about_right))
         return tables if self.changes is None else [*tables, self.changes.table()]
 
     def comment(self) -> str:

@@ -1,11 +1,14 @@
 """Comparisons: paired by question, honest about noise, corrected for many metrics."""
 
 import json
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.means import means_of
 
+from ragguard.analysis.cause_tables import cause_changes, change_table
 from ragguard.analysis.gate_check import hold, parsed
 from ragguard.analysis.pairs import compare, questions_of
 from ragguard.errors import InvalidInput, UnknownName
@@ -241,6 +244,24 @@ def test_places_without_a_passage_do_not_make_a_side_worse():
     found = compared(before, after)
     assert (found.changes, found.refused) == ([], ["udcg"])
     assert found.verdict.sentence == "Undecided on 20 questions: no metric can be compared, since K differs."
+
+
+def test_a_share_of_right_answers_that_differs_beside_a_mean_that_is_not_decisive_is_explained():
+    came = {str(number): Counter(right=1) for number in range(9)}
+    causes = cause_changes({question: Counter(misled=1) for question in came}, came, came)
+    once, thirty = (
+        replace(
+            compared(side([0.0] * 9, "answer_correct"), side([1.0] * 9, "answer_correct"), looks=looks),
+            causes=causes,
+        )
+        for looks in (1, 30)
+    )
+    assert once.about_right == ""
+    assert (
+        "answer_correct is called not decisive, and the share of right answers differs" in thirty.about_right
+    )
+    (note,) = change_table(causes, thirty.about_right).notes
+    assert note.endswith("these shares differ: right, misled." + thirty.about_right)
 
 
 def test_looks_share_the_level():
