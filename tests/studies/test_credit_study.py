@@ -7,7 +7,7 @@ import pytest
 
 from ragguard import connect
 from ragguard.errors import StoreError
-from studies.credit import CHOSE_NOTHING, DRAWS, SHOWN, _aucs, data_runs, make_run, study, world_runs
+from studies.credit import CHOSE_NOTHING, DRAW, SHOWN, _aucs, data_runs, make_run, study, world_runs
 from studies.readers.multi_hop import read, read_hotpotqa
 
 TITLES = [f"Title {number}" for number in range(10)]
@@ -43,8 +43,7 @@ def hotpotqa(kind="bridge", facts=("Title 5", "Title 2")):
 
 @pytest.fixture
 def folder(tmp_path):
-    lines = "\n".join(json.dumps(musique(number)) for number in range(20))
-    (tmp_path / "musique.jsonl").write_text(lines)
+    (tmp_path / "musique.jsonl").write_text("\n".join(json.dumps(musique(number)) for number in range(20)))
     (tmp_path / "hotpotqa.jsonl").write_text("\n".join(json.dumps(hotpotqa("comparison")) for _ in range(5)))
     return tmp_path
 
@@ -75,14 +74,17 @@ def test_the_bridge_of_hotpotqa_comes_before_what_states_the_answer(tmp_path):
     assert not any(part.needs for part in comparison.parts)
 
 
-def test_questions_that_chose_a_form_are_marked_and_others_have_draws_of_their_own(folder):
+def test_questions_that_chose_a_form_are_marked_and_measured_ones_left_out(folder, monkeypatch):
+    monkeypatch.setattr("studies.credit.LEFT_OUT", "")
+    monkeypatch.setattr("studies.credit.CHOSEN_BY", {"MuSiQue, 2 hops": 14})
+    monkeypatch.setattr("studies.credit.MEASURED", {"HotpotQA, 2 hops, comparison": 1})
     groups = data_runs(folder, 60, seed=0)
     assert {name: len(runs) for name, runs in groups.items()} == {
-        "HotpotQA, 2 hops, comparison": 5, "MuSiQue, 2 hops": 20,
+        "HotpotQA, 2 hops, comparison": 4, "MuSiQue, 2 hops": 20,
     }  # fmt: skip
     assert sum(CHOSE_NOTHING in run.metadata for run in groups["MuSiQue, 2 hops"]) == 6
     first = next(read(folder / "musique.jsonl"))
-    assert groups["MuSiQue, 2 hops"][0].steps == make_run(first, DRAWS[0]).steps
+    assert groups["MuSiQue, 2 hops"][0].steps == make_run(first, DRAW).steps
     with pytest.raises(StoreError, match="hotpotqa"):
         data_runs(folder / "no", 60, seed=0)
 
