@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
+from itertools import takewhile, zip_longest
 
 from ragguard.text import lexicon
 from ragguard.text.statements.names import MARKS
@@ -35,19 +36,15 @@ _CHARACTERS_BEHIND = re.compile(rf"\w{{,{_NEAR_CHARACTERS}}}(?:{_CHARACTERS})")
 def is_denied(before: Words, behind: Words, asked: Collection[str] = ()) -> bool:
     """Returns whether the words of a clause that stand before and behind a text deny it; a denial that the question
     has (`asked`) is no denial of its answer."""
-    near = before[-_NEAR:]
-    if any(
-        word in _BEFORE and word not in asked and not _ONLY & {*near[at + 1 : at + 2]}
-        for at, word in enumerate(near)
-    ):
-        return True
-    for at, word in enumerate(behind[:_NEAR]):
-        if word in _JOINS:
-            return False
-        denies = word in _AROUND or (at and word in _ADVERBS)
-        if denies and word not in asked and not _ONLY & {*behind[at + 1 : at + 2]}:
-            return True
-    return False
+
+    def denies(words: Words, denials: Set[str]) -> bool:
+        return any(
+            word in denials and word not in asked and after not in _ONLY
+            for word, after in zip_longest(words, words[1:])
+        )
+
+    goes_on = tuple(takewhile(lambda word: word not in _JOINS, behind[:_NEAR]))
+    return denies(before[-_NEAR:], _BEFORE) or denies(goes_on, _AROUND) or denies(goes_on[1:], _ADVERBS)
 
 
 def is_conceded(before: Words) -> bool:
@@ -57,13 +54,10 @@ def is_conceded(before: Words) -> bool:
 
 def stated_in(answer: str, text: str) -> str:
     """Returns a text as an answer spells it; "" if the answer does not have it, or only with a denial beside it."""
-    phrases = findable([text])
-    if not mentions(answer, phrases):
+    if not mentions(answer, findable([text])):
         return ""
     spaceless = SPACELESS.search(text) is not None
-    places = [
-        *(_places_of_characters(answer, text) if spaceless else _places_of_words(answer, phrases[0].words))
-    ]
+    places = [*(_places_of_characters if spaceless else _places_of_words)(answer, text)]
     for before, spelled, behind in places:
         clause = CLAUSE_END.split(before)[-1], CLAUSE_END.split(behind)[0]
         if spaceless and (_CHARACTERS_BEFORE.search(clause[0]) or _CHARACTERS_BEHIND.match(clause[1])):
@@ -75,18 +69,16 @@ def stated_in(answer: str, text: str) -> str:
 
 def _places_of_characters(answer: str, text: str) -> Iterator[tuple[str, str, str]]:
     """Yields the places of a text in an answer: what stands before it, its spelling, and what stands behind it."""
-    return (
-        (answer[: place.start()], text, answer[place.end() :])
-        for place in re.finditer(re.escape(text), answer)
-    )
+    for place in re.finditer(re.escape(text), answer):
+        yield answer[: place.start()], text, answer[place.end() :]
 
 
-def _places_of_words(answer: str, words: str) -> Iterator[tuple[str, str, str]]:
+def _places_of_words(answer: str, text: str) -> Iterator[tuple[str, str, str]]:
     """Yields the same of a text by its words."""
-    tokens = [*re.finditer(r"\S+", answer)]
+    tokens, words = [*re.finditer(r"\S+", answer)], figure_words(text)
     for at, first in enumerate(tokens):
         for last in tokens[at : at + LONGEST]:
             raw = answer[first.start() : last.end()].rstrip(MARKS)
             spelled = POSSESSIVE.sub("", raw.lstrip(MARKS))
-            if figure_words(spelled) == words.strip():
+            if figure_words(spelled) == words:
                 yield answer[: first.start()], spelled, answer[first.start() + len(raw) :]

@@ -13,9 +13,8 @@ def _any_of(kind: str, field: str) -> str:
 
 
 _NUMBERS = lexicon.languages("numbers")["english"]
-FIGURE = re.compile(
-    rf"\d[\d.,]*|\b(?:{'|'.join([*_NUMBERS['values'].values(), *_NUMBERS['scales']])})\b", re.IGNORECASE
-)
+_IN_WORDS = "|".join([*_NUMBERS["ones"].split(), *_NUMBERS["tens"].split(), *_NUMBERS["scales"]])
+FIGURE = re.compile(rf"\d[\d.,]*|\b(?:{_IN_WORDS})\b", re.IGNORECASE)
 """A number in digits or in words."""
 _COUNTED = re.compile(r"\bhow\s+many\s+(\w+(?:\s+\w+)?)", re.IGNORECASE)
 """The things that a question counts: "paying members" of "How many paying members …"."""

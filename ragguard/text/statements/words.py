@@ -14,9 +14,20 @@ from ragguard.text import lexicon
 from ragguard.text.letters import without_accents
 
 Words = tuple[str, ...]
-_IN_WORDS, _ROMAN = (lexicon.languages("numbers")[name] for name in ("english", "roman"))
-_NUMBERS = {word: number for kind in ("values", "ordinals") for number, word in _IN_WORDS[kind].items()}
-_NUMERALS = {numeral: number for number, numeral in _ROMAN["values"].items()}
+
+
+def _counted(text: str, first: int, step: int = 1) -> dict[str, str]:
+    """Returns the words of a text with the numbers for which they stand, in digits."""
+    return {word: str(first + step * at) for at, word in enumerate(text.split())}
+
+
+_IN_WORDS = lexicon.languages("numbers")["english"]
+_NUMBERS = (
+    _counted(_IN_WORDS["ones"], 0) | _counted(_IN_WORDS["ordinals"], 0) | _counted(_IN_WORDS["tens"], 20, 10)
+)
+_NUMBERS |= _IN_WORDS["other"]
+_ROMAN = lexicon.languages("numbers")["roman"]["numerals"]
+_NUMERALS = {numeral: number for numeral, number in _counted(_ROMAN, 2).items() if numeral.isalpha()}
 _SHORT = {
     short: word
     for table in lexicon.languages("short_forms").values()
