@@ -36,7 +36,6 @@ from ragguard.lab.labels.corrected import corrected
 from ragguard.lab.labels.label_file import read_label_file
 from ragguard.runtime.arguments import check_output, one_of
 from ragguard.scorers.exam.record import remarks_on, unjudged_because
-from ragguard.scorers.plan import UNKNOWN
 from ragguard.storage.source import ScoredSource, open_source
 from ragguard.storage.sqlite.overview import Overview
 from ragguard.text.numbers import as_shown
@@ -208,8 +207,8 @@ def _show_runs(runs: Iterable[Overview], most: int, causes: Mapping[str, str]) -
     show_table(console, f"{counted(len(lines), 'run')}{still}, what needs a person first", told)
     if len(lines) > len(shown):
         console.print(f"… and {len(lines) - len(shown):,} more; all of them: --most {len(lines)}")
-    if models := engines - {UNKNOWN.fingerprint}:  # by words alone, where no model answered
-        console.print(f"The numbers are those of {', '.join(map(as_markup, sorted(models)))}.")
+    if engines:
+        console.print(f"The numbers are those of {', '.join(map(as_markup, sorted(engines)))}.")
     for remark in remarks_on(engines):
         console.print(f"[yellow]{as_markup(remark)}.[/]")
     if selections:

@@ -53,8 +53,9 @@ class Scorer(Protocol):
     """Gives scores and failures about a run.
 
     A scorer may be a frozen dataclass; its fields then count as its settings. It may name in `models` which of engine,
-    judge and entailer its numbers depend on (default: all; none: it asks nothing). A scorer that can score a run before
-    its end has an attribute `live` (see `Live`); without it the scorer waits for the end.
+    judge and entailer its numbers depend on (default: all; none: it asks nothing, and its scores name no model). A
+    scorer that can score a run before its end has an attribute `live` (see `Live`); without it the scorer waits for the
+    end.
     """
 
     @property
@@ -100,6 +101,16 @@ def full_version(scorer: Scorer, setting: Setting) -> str:
         settings[model] = getattr(setting, model).fingerprint
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode()).hexdigest()
     return f"{scorer.version}-{digest[:8]}"
+
+
+def _asked(scorer: Scorer, setting: Setting, who: Who = "engine") -> tuple[str, str]:
+    """Returns the model and the prompts that scores of a scorer name; both are empty if it asks nothing, since its
+    scores are then the same with every model."""
+    if not getattr(scorer, "models", MODELS):
+        return "", ""
+    if who == "engine":
+        return setting.engine.fingerprint, setting.prompts.identity
+    return setting.judge.fingerprint, setting.judge_prompts.identity
 
 
 @lru_cache(maxsize=16)
@@ -161,7 +172,7 @@ class ScoreWriter:
 
     def __init__(self, view: View, scorer: Scorer) -> None:
         self.view = view
-        self._scorer, self._version = scorer.name, full_version(scorer, view.setting)
+        self._scorer, self._version = scorer, full_version(scorer, view.setting)
         self._scores: list[Score] = []
         self._failed: dict[tuple[str, str], tuple[RagguardError, list[str]]] = {}
 
@@ -187,10 +198,7 @@ class ScoreWriter:
             metadata = {**read.remarks, **metadata}
         if not math.isfinite(value):
             return
-        setting = self.view.setting
-        model, prompts = (
-            (setting.engine, setting.prompts) if who == "engine" else (setting.judge, setting.judge_prompts)
-        )
+        engine, prompts = _asked(self._scorer, self.view.setting, who)
         level: Level = "run"
         if step is not None:
             level, fields["step_id"] = "step", step.step.id
@@ -205,9 +213,9 @@ class ScoreWriter:
                 self.view.run.id,
                 stderr=None if stderr is None or not math.isfinite(stderr) else float(stderr),
                 reference_source=reference_source,
-                engine=model.fingerprint,
-                prompts=prompts.identity,
-                scorer=self._scorer,
+                engine=engine,
+                prompts=prompts,
+                scorer=self._scorer.name,
                 version=self._version,
                 references_hash=hash_references(reference_source, references),
                 metadata=metadata or {},
@@ -253,7 +261,7 @@ class ScoreWriter:
         """Returns all scores, then the failures."""
         failures = [
             Failure(
-                self._scorer,
+                self._scorer.name,
                 name,
                 f"{_listed(what)}: {error}",
                 will_retry=worth_repeating(error),
@@ -273,6 +281,7 @@ def completed(outcome: Any, scorer: Scorer, view: View) -> list[Result]:
     """Returns the results of a user's scorer with what it leaves out: run, scorer, version, engine and prompts. What is
     no Score or Failure becomes a failure."""
     setting, results = view.setting, list[Result]()
+    engine, prompts = _asked(scorer, setting)
     for result in outcome if isinstance(outcome, list | tuple) else [outcome]:
         try:
             result = checked_result(result)
@@ -288,8 +297,8 @@ def completed(outcome: Any, scorer: Scorer, view: View) -> list[Result]:
                 result,
                 scorer=scorer.name,
                 version=full_version(scorer, setting),
-                engine=result.engine or setting.engine.fingerprint,
-                prompts=result.prompts or setting.prompts.identity,
+                engine=result.engine or engine,
+                prompts=result.prompts or prompts,
             )
         results.append(result)
     return results

@@ -49,7 +49,7 @@ def test_a_list_marks_runs_that_have_no_end(monkeypatch, tmp_path):
     assert "(2 still running)" in shown(monkeypatch, 60, "report", path)
 
 
-@pytest.mark.parametrize(("engine", "told"), [("unknown", False), ("nano:1", True)])
+@pytest.mark.parametrize(("engine", "told"), [("", False), ("nano:1", True)])
 def test_a_list_names_the_models_behind_its_numbers_and_none_where_none_answered(
     monkeypatch, tmp_path, engine, told
 ):

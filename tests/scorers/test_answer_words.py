@@ -100,3 +100,17 @@ async def test_every_pipeline_has_what_words_tell_and_asks_nothing_for_it():
     gone = ScriptedEngine(fault=lambda call: EngineUnreachable("gone"))
     results = await ScoringSettings(engine=gone, scorers=["utility"]).build().results(two_hops())
     assert {"answer_correct", "answer_in_context"} <= {getattr(one, "name", "") for one in results}
+
+
+async def test_scores_by_words_name_no_model_and_are_the_same_ones_whichever_answers():
+    class Unknown(ScriptedEngine):
+        async def info(self):
+            raise EngineUnreachable("gone")
+
+    the_run, keys = two_hops(answer="Ada Berg"), []
+    for engine in (Unknown(), reader(), ScriptedEngine(model="another")):
+        results = await ScoringPipeline(engine, scorers=["words", "utility"]).results(the_run)
+        words = [one for one in results if isinstance(one, Score) and one.scorer == "words"]
+        assert {(one.engine, one.prompts) for one in words} == {("", "")}
+        keys.append([one.key for one in words])
+    assert keys == [keys[0]] * 3
