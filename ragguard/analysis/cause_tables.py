@@ -6,14 +6,15 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from ragguard.analysis.tables import Cell, Table
-from ragguard.facts.causes import CAUSES, JUDGED, CauseCounts, DocumentCount, largest, short_words
+from ragguard.facts.causes import CAUSES, JUDGED, CauseCounts, DocumentCount, largest_first, short_words
 from ragguard.text.plain import counted
 
 SIGNIFICANT = 0.05
-_SHOWN = 5
-"""The most documents of a table."""
+_DOCUMENTS, _GROUPS = 5, 10
+"""The most documents and groups of a table."""
 _GATE_NAMES = {"contested": "contested_answer"}
 """The names in a condition of `--fail-if` that are not the cause's own, as a metric has it."""
 
@@ -41,7 +42,7 @@ def count_tables(counts: CauseCounts) -> list[Table]:
         ("unused", "Documents that were read in several runs and used in none", counts.unused),
     ):
         if documents:
-            tables.append(_document_table(name, title, documents))
+            tables.append(_document_table(name, title, documents, counts.left_out.get(name, 0)))
     for name, title, groups, way in (
         ("by-retriever", "By retriever", counts.by_retriever, ""),
         ("by-name", "By name of run", counts.by_name, "; every run with its name: --csv FILE"),
@@ -51,26 +52,30 @@ def count_tables(counts: CauseCounts) -> list[Table]:
     return tables
 
 
-def _document_table(name: str, title: str, documents: Sequence[DocumentCount]) -> Table:
+def _document_table(name: str, title: str, documents: Sequence[DocumentCount], left_out: int) -> Table:
     columns = ("document", "runs", "read", "used", "misled", "contested")
     rows = tuple(
-        (one.id, one.runs, one.read, one.used, one.misled, one.contested) for one in documents[:_SHOWN]
+        (one.id, one.runs, one.read, one.used, one.misled, one.contested) for one in documents[:_DOCUMENTS]
     )
-    return Table(name, f"{title}, by the number of runs", columns, rows)
+    more = len(documents) - len(rows) + left_out
+    return Table(name, f"{title}, by the number of runs", columns, rows, notes=_more(more, ": --json"))
 
 
 def _group_table(name: str, title: str, groups: Mapping[str, Counter[str]], way: str) -> Table:
     """Returns the table of the largest groups; `way` says where those that are left out stand."""
-    shown = largest(groups)
+    shown = dict(islice(largest_first(groups).items(), _GROUPS))
     causes = [cause for cause in CAUSES if any(cause in counts for counts in shown.values())]
     rows: list[tuple[Cell, ...]] = [
         (group, *(counts.get(cause, 0) for cause in causes)) for group, counts in shown.items()
     ]
-    more = len(groups) - len(shown)
     return Table(
         name, title, (title.removeprefix("By ").lower(), *map(short_words, causes)), tuple(rows),
-        notes=(f"and {more:,} more{way}",) if more else (),
+        notes=_more(len(groups) - len(shown), way),
     )  # fmt: skip
+
+
+def _more(left_out: int, way: str) -> tuple[str, ...]:
+    return (f"and {left_out:,} more{way}",) if left_out else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,8 @@ A document is known by its file, address or title, or by its passage's id (`docu
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from typing import Any
 
 from ragguard.facts.documents import document_of
@@ -46,8 +45,6 @@ URGENCY = (
 """Every cause in the order in which a person should look at its runs: wrong answers before right ones."""
 JUDGED = frozenset(CAUSES) - {UNJUDGED, OPEN}
 """The causes of runs whose answers were judged."""
-_SHOWN = 10
-"""The most documents, retrievers and names of runs that are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +170,8 @@ class CauseCounts:
     """The documents of the most runs in which passages disagree."""
     unused: Sequence[DocumentCount] = ()
     """The documents that were read in the most runs and used in none."""
-    misled_by: int = 0
-    """The number of documents that misled a run."""
+    left_out: dict[str, int] = field(default_factory=dict)
+    """How many further documents `misleading`, `contested` and `unused` would have, by these names."""
 
     def add(self, note: CauseNote, name: str = "") -> None:
         """Counts a run, without its documents."""
@@ -188,6 +185,11 @@ class CauseCounts:
     def runs(self) -> int:
         """The number of runs."""
         return self.causes.total()
+
+    @property
+    def misled_by(self) -> int:
+        """The number of documents that misled a run."""
+        return len(self.misleading) + self.left_out.get("misleading", 0)
 
     @property
     def rows(self) -> list[tuple[str, int]]:
@@ -215,8 +217,9 @@ class CauseCounts:
                 name: [asdict(one) for one in getattr(self, name)]
                 for name in ("misleading", "contested", "unused")
             },
-            "by_name": largest(self.by_name),
-            "by_retriever": largest(self.by_retriever),
+            "documents_left_out": self.left_out,
+            "by_name": largest_first(self.by_name),
+            "by_retriever": largest_first(self.by_retriever),
         }
 
 
@@ -226,12 +229,7 @@ def short_words(cause: str) -> str:
     return special.get(cause, cause.replace("_", " "))
 
 
-def largest(groups: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
-    """Returns the groups with the most runs, each with its counts in the order of `CAUSES`."""
-    kept = sorted(groups, key=lambda name: (-groups[name].total(), name))[:_SHOWN]
-    return {name: {cause: groups[name][cause] for cause in CAUSES if groups[name][cause]} for name in kept}
-
-
-def most(documents: Iterable[DocumentCount]) -> list[DocumentCount]:
-    """Returns the first documents, as many as are listed."""
-    return list(islice(documents, _SHOWN))
+def largest_first(groups: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
+    """Returns all groups, those with the most runs first, each with its counts in the order of `CAUSES`."""
+    names = sorted(groups, key=lambda name: (-groups[name].total(), name))
+    return {name: {cause: groups[name][cause] for cause in CAUSES if groups[name][cause]} for name in names}

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from scipy.stats import binomtest
@@ -79,10 +80,27 @@ def test_a_store_counts_its_runs_by_cause_document_retriever_and_name(store):
     assert {one.id for one in counts.contested} == {"false", "gold"}
     assert [(one.id, one.read, one.used) for one in counts.unused] == [("idle", 5, 0)]
     found = counts.as_dict()
+    assert found["documents_left_out"] == {"misleading": 0, "contested": 0, "unused": 0}
     assert found["by_name"] == {"one": {"right": 1, "misled": 1}, "two": {"misled": 1, "contested": 1}}
     assert found["by_retriever"]["web"] == {"misled": 1}
     with closing(StoreReader(store)) as reader:
         assert Counter(run.cause for run in reader.runs()) == counts.causes
+
+
+def test_plain_data_hold_all_groups_and_say_how_many_documents_they_leave_out(tmp_path):
+    names = [f"name {number}" for number in range(30)]
+    idle = [replace(IDLE, id=f"idle {number}") for number in range(103)]
+    runs = [scored_run(name, idle, WRONG, "wrong", name=name, tool=name) for name in names]
+    counts = open_source(scored_store(tmp_path / "s.db", runs)).cause_counts()
+    found = counts.as_dict()
+    assert {*found["by_name"]} == {*found["by_retriever"]} == {*names}
+    assert len(found["documents"]["unused"]) == 100
+    assert found["documents_left_out"]["unused"] == 3
+    tables = {table.name: table for table in count_tables(counts)}
+    assert [tables[name].notes for name in ("unused", "by-retriever")] == [
+        ("and 98 more: --json",),
+        ("and 20 more",),
+    ]
 
 
 def test_a_note_is_kept_with_the_run_and_found_again_when_scores_have_come(store):

@@ -19,7 +19,6 @@ from ragguard.facts.causes import (
     CauseNote,
     DocumentCount,
     DocumentUse,
-    most,
     note_of,
 )
 from ragguard.facts.run_view import RunView
@@ -40,6 +39,16 @@ _ADD = (
     "INSERT INTO documents VALUES (?, 1, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
     f"{', '.join(f'{name} = {name} + excluded.{name}' for name in _COUNTS)}"
 )
+
+
+_DOCUMENTS = (
+    ("misleading", "misled > 0", "misled"),
+    ("contested", "contested > 0", "contested"),
+    ("unused", "used = 0 AND read > 1", "read"),
+)
+"""The lists of documents, each with its condition and with the count by which it is ordered."""
+_LISTED = 100
+"""The most documents of a list."""
 
 
 class NotedRun(NamedTuple):
@@ -98,10 +107,11 @@ def count_causes(runs: Iterable[NotedRun]) -> CauseCounts:
             counts.add(note, name)
             tally.executemany(_ADD, _uses(note.documents))
         tally.execute("COMMIT")
-        counts.misled_by = tally.execute("SELECT count(*) FROM documents WHERE misled").fetchone()[0]
-        counts.misleading = _documents(tally, "misled > 0", "misled")
-        counts.contested = _documents(tally, "contested > 0", "contested")
-        counts.unused = _documents(tally, "used = 0 AND read > 1", "read")
+        for name, condition, order in _DOCUMENTS:
+            listed = _documents(tally, condition, order)
+            (number,) = tally.execute(f"SELECT count(*) FROM documents WHERE {condition}").fetchone()
+            setattr(counts, name, listed)
+            counts.left_out[name] = number - len(listed)
     return counts
 
 
@@ -112,6 +122,6 @@ def _uses(documents: Sequence[DocumentUse]) -> Iterator[tuple[object, ...]]:
 
 def _documents(tally: sqlite3.Connection, condition: str, order: str) -> list[DocumentCount]:
     rows = tally.execute(
-        f"SELECT id, {', '.join(_COUNTS)} FROM documents WHERE {condition} ORDER BY {order} DESC, id LIMIT 100"
+        f"SELECT id, {', '.join(_COUNTS)} FROM documents WHERE {condition} ORDER BY {order} DESC, id LIMIT {_LISTED}"
     )
-    return most(DocumentCount(id, *numbers) for id, *numbers in rows)
+    return [DocumentCount(id, *numbers) for id, *numbers in rows]
