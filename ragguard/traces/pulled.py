@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -122,14 +123,27 @@ def spans_at(
         for spans in _pages(client, path, asked, "spans", advice):
             for annotate in [*annotators]:
                 try:
-                    annotate(client, spans, path)
+                    with _readable(url, "annotations", _ANNOTATIONS_THERE):
+                        annotate(client, spans, path)
                 except PullError as problem:
                     annotators.remove(
                         annotate
                     )  # the server would be asked in vain for each page, for minutes
                     if remarks is not None:
                         remarks[_UNANNOTATED.format(problem=problem)] += 1
-            yield from map(read, spans)
+            with _readable(url + path, "spans", advice):
+                found = [*map(read, spans)]
+            yield from found
+
+
+@contextmanager
+def _readable(address: str, what: str, advice: str) -> Iterator[None]:
+    """Raises PullError if what a page holds has another form than that of `what`."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, RecursionError, InvalidInput) as error:
+        problem = f"{address} gives {what} that cannot be read ({describe(error)})"
+        raise PullError(f"{problem}; {advice}") from error
 
 
 def _add_annotations(level: str, client: httpx.Client, spans: list[Any], path: str) -> None:

@@ -199,6 +199,29 @@ def test_a_wrong_file_is_one_sentence_with_the_way_out(tmp_path, monkeypatch, te
         [*RunReading(name).lines()]
 
 
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("s.jsonl", DEEP, "line 1, JSON"),
+        ("s.json", f'[\n{{"question": "q", "contexts": {DEEP}}}]', "line 1, JSON"),
+        ("s.json", f'[{{"question": "q", "contexts": ["a"], "more": {DEEP}}}]', "line 1, JSON"),
+        ("s.jsonl", f'{{"resourceSpans": {DEEP}}}', "line 1, JSON"),
+        ("s.csv", f'question,contexts\nq,"{DEEP}"', "line 2, contexts"),
+    ],
+)
+def test_what_is_nested_too_deeply_is_one_error_with_its_file_and_line(tmp_path, name, text, says):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InvalidInput) as raised:
+        list(runs_from(tmp_path / name))
+    said = str(raised.value)
+    assert str(tmp_path / name) in said
+    assert says in said
+    assert "JSON" not in says or said.endswith("allowed: less deeply nested")
+
+
 def test_rows_that_are_wrong_are_problems_between_the_others(tmp_path):
     lines = ["question,contexts", '"one', 'more?",a', "Who?,a,b", "", ",a", "Who else?,a"]
     (tmp_path / "a.csv").write_text("\n".join(lines))

@@ -38,9 +38,26 @@ SPAN = {"name": "ask", "context": {"trace_id": "1" * 32, "span_id": "2" * 16}, "
         "start_time": "2026-11-25T10:00:00Z", "end_time": "2026-11-25T10:00:01Z"}  # fmt: skip
 
 
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "items",
+    [DEEP, '[{"name": 1}]', "[1]", '[{"context": null}]', '[{"context": {"trace_id": 1, "span_id": "2"}}]'],
+)
+def test_page_of_another_form_or_nested_too_deeply_is_one_error_with_the_address(items):
+    with pytest.raises(
+        PullError, match=r"^[^\n]*http://host:6006/v1/projects/mine/spans[^\n]*in a Phoenix there\?$"
+    ):
+        spans(lambda request: httpx.Response(200, text=f'{{"data": {items}}}'))
+
+
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
+        (httpx.Response(200, text='{"data": [1]}'), "annotations that cannot be read"),
+        (httpx.Response(200, text='{"data": [{"span_id": []}]}'), "annotations that cannot be read"),
+        (httpx.Response(200, text=f'{{"data": {DEEP}}}'), "annotations were asked of"),
         (httpx.Response(404, text="no such path"), "HTTP 404: no such path"),
         (httpx.Response(200, json={"data": [], "next_cursor": "same"}), "the same page again and again"),
         (httpx.Response(200, json=[]), "no page of annotations"),

@@ -87,9 +87,9 @@ def _document(lines: Iterable[tuple[bytes, int]]) -> Any:
     try:
         return json_of_line(b"".join(pieces))
     except InvalidInput as wrong:
-        if wrong.argument != "JSON":
+        why = wrong.allowed.partition("; ")[2]
+        if wrong.argument != "JSON" or not why:
             raise
-        why = wrong.allowed.partition("; ")[2] or wrong.allowed
         raise InvalidInput("JSON", wrong.value, f"a whole document, which this is not: {why}") from wrong
 
 
