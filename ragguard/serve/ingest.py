@@ -12,7 +12,6 @@ hang on that one; its question, by what a model or an agent inside it was asked.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from ragguard.capture.open_runs import EventIntake
 from ragguard.client import RagGuard
 from ragguard.errors import StoreError
 from ragguard.records import Run
+from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard.text.secret_filter import logger
 from ragguard.traces.runs import run_so_far, runs_of_trace
@@ -58,7 +58,7 @@ class Ingest:
         quiet: float,
         live: bool = True,
         tools: Collection[str] = (),
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = lambda: now_ns() / 1e9,
     ) -> None:
         """Takes `live`, with which steps are scored as they end, and the `tools` whose results are passages whatever
         their form."""
@@ -73,6 +73,7 @@ class Ingest:
         """How many requests are being taken, and when the spool was cleaned up last."""
         self._tools = tools
         self._live = LiveTraces(rg.recorder.intake, spool, tools) if live else None
+        spool.limit_times(self._clock())
 
     async def take(self, spans: Callable[[], Iterable[PackedSpan]]) -> Counter[str]:
         """Reads and keeps spans, on a thread; returns how many were refused, by the reason."""

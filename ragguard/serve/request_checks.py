@@ -31,6 +31,8 @@ PROTOBUF = "application/x-protobuf"
 _JSON = "application/json"
 BODY_SECONDS = 30.0
 """The most seconds that a body may take to come."""
+MOST_HEAD_BYTES = 2**16
+"""The most bytes of a request's headers."""
 _OPEN = ("/healthz", "/readyz")
 """The addresses that need no token."""
 _HERE = (b"127.0.0.1", b"localhost", b"[::1]")
@@ -186,7 +188,9 @@ class Door:
             await send(message)
 
         headers, answer = dict(scope["headers"]), self._app
-        if self._is_of_another_site(headers):
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEAD_BYTES:
+            answer = JSONResponse({"message": f"headers of more than {MOST_HEAD_BYTES:,} bytes"}, 431)
+        elif self._is_of_another_site(headers):
             answer = JSONResponse({"message": _OTHER_SITE}, 403)
         elif self._token and scope["path"] not in _OPEN and not self._knows(headers):
             answer = JSONResponse({"message": _NO_TOKEN}, 401, _ASK)

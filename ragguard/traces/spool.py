@@ -137,6 +137,11 @@ class Spool:
         self.counts.update({"taken": taken, **refused})
         return refused
 
+    def limit_times(self, now: float) -> None:
+        """Sets times after `now` to it, which a clock that was ahead gave: traces would be complete far too late."""
+        with self._transaction():
+            self._db.execute("UPDATE trace SET last = ?1 WHERE handed = 0 AND last > ?1", (now,))
+
     def _chosen(self, select: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
         """Returns the rows with some ids."""
         return self._db.execute(f"{select} IN ({', '.join('?' * len(ids))})", ids).fetchall()

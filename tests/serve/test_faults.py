@@ -11,6 +11,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing, contextmanager
 
 import httpx
@@ -23,6 +24,7 @@ from support.traced import documents, otlp_json, span
 from ragguard import RagGuard
 from ragguard.errors import StoreError
 from ragguard.serve import request_checks
+from ragguard.serve.ingest import Ingest
 from ragguard.storage.files.runfile import run_of_data
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
@@ -197,6 +199,30 @@ def test_two_services_on_one_store_are_refused_at_the_start(tmp_path):
         Spool(tmp_path / "spans")
     spool.close()
     Spool(tmp_path / "spans").close()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_clock_that_is_set_back_delays_no_trace(tmp_path, monkeypatch, restarted):
+    real, real_ns = time.time, time.time_ns
+    if restarted:  # the times of the spool are those of a process whose clock was ahead
+        with closing(Spool(tmp_path / "spool")) as spool:
+            spool.add([packed(ROOT)], real() + 3600)
+    rg = RagGuard("nano", store=None, scorers=())
+    with closing(Spool(tmp_path / "spool")) as spool:
+        ingest = Ingest(rg, spool, settle=0, quiet=0, live=False)
+        if not restarted:
+            asyncio.run(ingest.take(lambda: [packed(ROOT)]))
+            monkeypatch.setattr(time, "time", lambda: real() - 3600)
+            monkeypatch.setattr(time, "time_ns", lambda: real_ns() - 3_600_000_000_000)
+        asyncio.run(ingest.hand_over())
+        assert spool.waiting == 0
+    rg.close()
+
+
+async def test_headers_that_are_too_large_are_refused(client):
+    async with client(scorers=()) as asked:
+        assert (await asked.get("/healthz", headers={"x": "a" * 60_000})).status_code == 200
+        assert (await asked.get("/healthz", headers={"x": "a" * 100_000})).status_code == 431
 
 
 async def test_names_with_half_a_character_are_refused_by_name_and_not_by_a_500(client):
