@@ -79,6 +79,7 @@ class _Renderer:
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, encoding="ascii",
+            start_new_session=True,  # else Ctrl-C, or a notebook's interrupt, would end it as well
         )  # fmt: skip
         weakref.finalize(self, _end, self._process, os.getpid())
         self._settings = json.dumps((sys.path, source, _BYTES, _SECONDS, _CHARACTERS))

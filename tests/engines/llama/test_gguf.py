@@ -17,6 +17,7 @@ import pytest
 from jinja2 import TemplateError
 from support.commands import ragguard
 from support.engine_contract import LABELS, PROMPTS, STRANGE
+from support.program import run_program
 from support.tiny_gguf import make_gemma, make_gguf
 
 from ragguard.engines.connect import open_engine
@@ -144,6 +145,23 @@ def test_a_template_renders_on_many_threads_in_a_fork_and_after_it_was_ended(mon
         os._exit(template.render(messages="in the fork") != "in the fork!")
     assert os.waitpid(child, 0)[1] == 0
     assert template.render(messages="after it") == "after it!"
+
+
+INTERRUPTED = """
+import os, signal
+from ragguard.engines.llama.chat_template import ChatTemplate
+signal.signal(signal.SIGINT, lambda *_: None)
+template = ChatTemplate("{{ messages }}!")
+print(template.render(messages="before"))
+os.killpg(0, signal.SIGINT)
+for _ in range(50):
+    template.render(messages="while it may still end")
+print(template.render(messages="after"))
+"""
+
+
+def test_an_interrupt_of_a_notebook_or_a_terminal_ends_no_template():
+    assert run_program(INTERRUPTED, start_new_session=True).stdout.split() == ["before!", "after!"]
 
 
 def test_nested_arrays_in_a_header_are_refused(made, tmp_path):
