@@ -39,6 +39,7 @@ from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
 from ragguard.storage.preparation import Redactor
 from ragguard.storage.sqlite.ledger import Claim, ScoringOutcome
+from ragguard.text.plain import counted
 from ragguard.text.secret_filter import logger
 
 T = TypeVar("T")
@@ -46,6 +47,8 @@ T = TypeVar("T")
 _log = logger("ragguard")
 
 _CAUSE_CHARACTERS = 240
+_LOOK_SECONDS = 0.5
+"""The seconds between two looks at a run that another process scores."""
 _OF_ENGINE = {kind.__name__ for kind in EngineError.__subclasses__()} - {PromptTooLong.__name__}
 """The errors by which an engine failed, and not one prompt, one reply or one passage."""
 _MAY_PASS = _OF_ENGINE - {UnfitText.__name__}
@@ -134,7 +137,7 @@ class RunScoring:
 
         async def work() -> ScoredRun:
             about = await self._captured(run.id, known) if isinstance(run, RunHandle) else known
-            if isinstance(run, RunHandle) and not run.closed:
+            if not run.closed if isinstance(run, RunHandle) else run.status == "open":
                 return await evaluate(about, self._pipeline.get().results(about, priority=DEMANDED))
             return await self._bring_up_to_date(about)
 
@@ -242,7 +245,13 @@ class RunScoring:
         # From here on a caller that asks for the same run waits, and then finds its scores in the store.
         with self._exclusively(run.id):
             identity = await self._identity()
-            claim = await self._store.submit(run, _mark(identity))
+            while other := (claim := await self._store.submit(run, _mark(identity))).elsewhere:
+                NOTICES.warn(
+                    f"scored by {other.name}",
+                    f"{counted(other.runs, 'run', ('is', 'are'))} being scored by another process (pid {other.name}): "
+                    "left to it, and waited for",
+                )
+                await asyncio.sleep(_LOOK_SECONDS)
             if identity is None or claim.score:
                 return await self._attempt(claim, DEMANDED)
             scores, failures = await self._store.results(run.id)

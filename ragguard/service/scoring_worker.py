@@ -95,13 +95,19 @@ class ScoringWorker:
                 sleep = self._settings.retry.wait(failures)
             await self._due.wait(sleep)
 
+    @property
+    def engine_answers(self) -> bool:
+        """False while the worker tries one run at a time, as an engine does not answer."""
+        return not any(circuit.is_open for circuit in self._circuits())
+
+    def _circuits(self) -> list[CircuitBreaker]:
+        return [self._circuit, *self._scoring.open_circuits()]
+
     async def _take(self) -> float:
         """Starts scoring due runs, up to the limit; returns the seconds until another run is due."""
-        circuits = [self._circuit, *self._scoring.open_circuits()]
-        if (pause := max(circuit.pause for circuit in circuits)) > 0:
+        if (pause := max(circuit.pause for circuit in self._circuits())) > 0:
             return pause
-        is_open = any(circuit.is_open for circuit in circuits)
-        free = (1 if is_open else self._settings.concurrency) - len(self._tasks)
+        free = (self._settings.concurrency if self.engine_answers else 1) - len(self._tasks)
         if free <= 0:
             self._more = True
             return _LONGEST_SLEEP  # a task that ends wakes this one

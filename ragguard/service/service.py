@@ -373,7 +373,11 @@ class Service:
     def _tick(self) -> None:
         self.recorder.here.sweep()
         run_ttl = min(self.settings.run_ttl, LONGEST)
-        self.store.housekeep(run_ttl=run_ttl, retention=self.settings.kept_seconds)
+        self.store.housekeep(
+            run_ttl=run_ttl,
+            retention=self.settings.kept_seconds,
+            engine_answers=self._worker.engine_answers,
+        )
         self._due.set()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support.commands import ragguard
 from support.program import command, environment
-from support.runs import a_run
+from support.runs import a_run, as_events
 from support.scripted_engine import ScriptedEngine
 from support.traced import documents, otlp_json, span
 
@@ -91,6 +91,25 @@ def test_scored_runs_are_not_asked_again(engine):
     assert fresh  # the texts of the runs are equal; the two new runs alone are asked about
     store = StoreReader("ragguard.db")
     assert len(store.scores("r4")) == len(store.scores("r0"))
+
+
+def test_a_store_that_is_in_use_keeps_what_comes_while_it_is_scored(engine):
+    """Each run is read when its turn comes, and one that has not ended is left to its process."""
+    with closing(Store("ragguard.db", scored=False)) as using:
+        ended, later, still_open = (a_run(name) for name in ("ended", "later", "open"))
+        for run in (ended, later):
+            using.record(as_events(run))
+        using.record(as_events(still_open)[:2])
+
+        def meanwhile(call):
+            using.record(as_events(still_open)[2:-1])
+            using.add_due([replace(later, answer="another")])
+
+        engine.fault = meanwhile
+        said = score("ragguard.db", *UTILITY, "--concurrency", 1, code=0).output
+        assert "ragguard.db: a run that has not ended is left out" in said
+        assert using.run("later").answer == "another"
+        assert (using.run("open").status, len(using.run("open").steps)) == ("open", 2)
 
 
 def test_runs_that_an_earlier_command_left_unscored_count_as_scored_now(engine):

@@ -262,6 +262,67 @@ def test_a_lease_that_ran_out_is_no_lease(tmp_path):
     assert len(second.claim(9)[0]) == 1
 
 
+@pytest.fixture
+def shared(tmp_path):
+    """Two stores over one file, as two living processes have them."""
+    return Store(tmp_path / "s.db"), Store(tmp_path / "s.db")
+
+
+def test_a_run_that_another_process_scores_is_left_to_it_and_its_scores_are_there_afterwards(shared):
+    first, second = shared
+    run = a_run()
+    assert first.submit(run, "settings").score
+    assert second.submit(replace(run, answer="another"), "settings").elsewhere == (str(os.getpid()), 1)
+    assert second.run(run.id) == run  # nothing was written
+    store_scores(first, run, scores_of(run), identity="settings")
+    claim = second.submit(run, "settings")
+    assert (claim.elsewhere, claim.score) == (None, False)
+
+
+def test_what_a_process_whose_engine_does_not_answer_has_not_begun_goes_to_another_one(shared):
+    first, second = shared
+    first.add_due([a_run("r1"), a_run("r2"), a_run("r3")])
+    assert [claim.run.id for claim in first.claim(1)[0]] == ["r1"]
+    assert second.submit(a_run("r2"), "").elsewhere == (str(os.getpid()), 3)
+    first.housekeep(engine_answers=False)
+    assert second.submit(a_run("r1"), "").elsewhere
+    assert second.submit(a_run("r2"), "").score
+    assert [claim.run.id for claim in first.claim(9)[0]] == ["r3"]
+    first.housekeep()
+    assert second.submit(a_run("r3"), "").elsewhere
+
+
+def test_a_run_that_waits_for_another_attempt_goes_to_the_first_process_that_tries_it(shared):
+    first, second = shared
+    run = a_run()
+    first.submit(run, "")
+    store_scores(first, run, retry_ns=2**62)
+    assert second.submit(run, "").score
+
+
+def test_runs_of_a_process_that_was_killed_are_claimed_at_once(tmp_path):
+    code = (
+        "import os, sys; from ragguard.storage.sqlite.store import Store; from support.runs import a_run\n"
+        "Store(sys.argv[1]).submit(a_run(), ''); os._exit(9)"
+    )
+    run_program(code, tmp_path / "s.db", check=False)
+    assert Store(tmp_path / "s.db").submit(a_run(), "").score
+
+
+def test_a_late_failure_of_a_run_that_another_process_has_done_makes_nothing_due(shared):
+    """As of a process that was suspended for longer than its lease."""
+    first, second = shared
+    run = a_run()
+    first.submit(run, "settings")
+    with closed_after(first.path) as db:
+        db.execute("UPDATE leases SET expires_ns = 1")
+    second.submit(run, "settings")
+    store_scores(second, run, scores_of(run))
+    store_scores(first, run, retry_ns=1)
+    with closed_after(first.path) as db:
+        assert db.execute("SELECT due_ns, owner FROM runs").fetchone() == (None, None)
+
+
 def test_a_run_that_nobody_ends_is_abandoned_after_its_time(store):
     store.record(as_events(a_run("old"))[:-1])
     fresh = a_run("fresh")

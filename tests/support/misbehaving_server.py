@@ -69,6 +69,9 @@ class MisbehavingServer:
     def __init__(self, handler: Handler = not_found, port: int = 0) -> None:
         self.handler = handler
         self.requests: list[Request] = []
+        self.gate = asyncio.Event()
+        """Replies wait while it is not set."""
+        self.gate.set()
         self._script: deque[tuple[str, Reply]] = deque()
         self._port = port
         self._server: asyncio.Server | None = None
@@ -138,6 +141,7 @@ class MisbehavingServer:
     async def _answer(self, writer: asyncio.StreamWriter, reply: Reply) -> bool:
         if reply.wait_s:
             await asyncio.sleep(reply.wait_s)
+        await self.gate.wait()
         if reply.reset_after == -1:
             writer.transport.abort()
             return False

@@ -32,6 +32,7 @@ APPLICATION_ID = 0x52474431
 #   owner, due_ns             it is to be scored at that instant
 #   owner, emit_after         scores with a larger seq have still to reach the sinks
 #   no owner                  nothing is left to do
+# `born` in `leases` is empty; while the engine of the process does not answer, the JSON list of the runs that it tries.
 CAUSES = """CREATE TABLE IF NOT EXISTS causes (
         run INTEGER PRIMARY KEY,
         scored INTEGER NOT NULL,

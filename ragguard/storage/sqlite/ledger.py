@@ -1,8 +1,10 @@
 """Keeps account of the runs that a process has still to score or deliver, and stores the results of scoring, each score
 once. In memory it drops what is beyond the bounds.
 
-A run belongs to one process. A process holds a lease while it works on a store; when the process is gone, the next one
-that checks takes over its runs, so that no run is scored by two processes at a time and no run is left unscored.
+A run belongs to one process, and the others leave it to that one. While a process works on a store it holds a lease.
+Once the process is gone, the next one that checks takes over its runs. While its engine does not answer, the lease
+names the runs that it tries, and the others may take the rest. So no run is scored by two processes at a time, and none
+is left unscored.
 """
 
 from __future__ import annotations
@@ -41,6 +43,15 @@ _DROPPED = (
 "nothing is dropped"
 
 
+class OtherProcess(NamedTuple):
+    """A living process that has runs of the store to score."""
+
+    name: str
+    """The process id, with the host if that is another one."""
+    runs: int
+    """The number of runs that it has to score."""
+
+
 class Claim(NamedTuple):
     """A run to be scored or delivered; nobody else gets the run until it is stored or released."""
 
@@ -52,6 +63,8 @@ class Claim(NamedTuple):
     """False where the run is scored, and at most to be delivered to the sinks."""
     unsent: Sequence[Score] = ()
     """The scores of the run that no sink has received yet."""
+    elsewhere: OtherProcess | None = None
+    """The other living process that has to score the run, so that nothing is claimed."""
 
 
 class Left(NamedTuple):
@@ -146,7 +159,8 @@ def store_outcome(db: sqlite3.Connection, outcome: ScoringOutcome) -> list[Score
     note_causes(db, [run])
     if revision == head["revision"]:
         retry = (outcome.retry_ns, outcome.attempts, run)
-        db.execute("UPDATE runs SET due_ns = ?, attempts = ? WHERE seq = ?", retry)
+        # A run that is not due any more was taken over and done by another process.
+        db.execute("UPDATE runs SET due_ns = iif(due_ns IS NULL, NULL, ?), attempts = ? WHERE seq = ?", retry)
     let_go(db, run)
     return new
 
@@ -240,14 +254,38 @@ def evict_done(memory: sqlite3.Connection) -> None:
         delete_runs(memory, [seq for (seq,) in done])
 
 
-def renew(db: sqlite3.Connection, owner: str, *, only_new: bool = False) -> None:
-    """Renews the lease of this process, or gives it one where it has none."""
+def renew(
+    db: sqlite3.Connection, owner: str, *, only_new: bool = False, tries: Collection[int] | None = None
+) -> None:
+    """Renews the lease of this process, or gives it one where it has none.
+
+    Args:
+        tries: The runs that this process tries while its engine does not answer. None: it answers.
+    """
     expires_ns = time.time_ns() + int(LEASE_SECONDS * 1e9)
+    change = "NOTHING" if only_new else "UPDATE SET expires_ns = excluded.expires_ns, born = excluded.born"
     db.execute(
-        f"INSERT OR {'IGNORE' if only_new else 'REPLACE'} INTO leases (owner, place, pid, born, expires_ns) "
-        "VALUES (?, ?, ?, '', ?)",
-        (owner, _machine(), os.getpid(), expires_ns),
+        "INSERT INTO leases (owner, place, pid, born, expires_ns) VALUES (?, ?, ?, ?, ?) "
+        f"ON CONFLICT (owner) DO {change}",
+        (owner, _machine(), os.getpid(), "" if tries is None else dump([*tries]), expires_ns),
     )
+
+
+def scored_elsewhere(db: sqlite3.Connection, owner: str, run_id: str) -> OtherProcess | None:
+    """Returns the other living process that has to score a run; None where there is none, or the run waits there for
+    another attempt."""
+    found = db.execute(
+        "SELECT seq, leases.*, (SELECT count(*) FROM runs AS others WHERE others.owner = leases.owner AND "
+        "others.due_ns IS NOT NULL) AS due FROM runs JOIN leases USING (owner) WHERE id = ? AND owner <> ? "
+        "AND (due_ns <= ? OR (due_ns IS NOT NULL AND attempts = 0)) AND expires_ns >= ?",
+        (storable(run_id), owner, now_ns(), time.time_ns()),
+    ).fetchone()
+    if found is None or _is_gone(found["place"], found["pid"]):
+        return None
+    if found["born"] and found["seq"] not in json.loads(found["born"]):
+        return None
+    host = "" if found["place"] == _machine() else f" on {found['place'].partition('/')[0]}"
+    return OtherProcess(f"{found['pid']}{host}", found["due"])
 
 
 @cache

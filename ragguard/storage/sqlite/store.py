@@ -69,8 +69,8 @@ class Store(StoreReader):
         self.counts: Counter[str] = Counter()
         """The counters of this process."""
         self._counting = threading.RLock()  # reentrant: a garbage collection may run a hook inside a hook
-        self._claimed: set[str] = set()
-        """The runs that are being scored or delivered."""
+        self._claimed: dict[str, int] = {}
+        """The runs that are being scored or delivered, by their ids, each with its `seq`."""
         self._unwiped: set[str] = set()
         """Runs that were deleted, whose texts may still be in the log; "" stands for those that grew old."""
         self.outage = ""
@@ -165,8 +165,11 @@ class Store(StoreReader):
 
     def submit(self, run: Run, identity: str) -> Claim:
         """Writes a whole run in place of the stored one of its id, and claims it, to be scored by the caller; it is not
-        claimed, and not to be scored, where the same settings have scored it already."""
+        claimed, and not to be scored, where the same settings have scored it already, or another living process has to
+        score it; then nothing is written."""
         with self._transaction() as db:
+            if elsewhere := ledger.scored_elsewhere(db, self._owner, run.id):
+                return Claim(run, 0, 0, 0, score=False, elsewhere=elsewhere)
             writing = Writing(db, self._owner)
             row = writing.write_run(run)
             seq, revision = row.columns["seq"], row.columns["revision"]
@@ -177,7 +180,7 @@ class Store(StoreReader):
                 row.columns["attempts"] = 0
             writing.finish()
         if not scored:
-            self._claimed.add(run.id)
+            self._claimed[run.id] = seq
         return Claim(run, seq, revision, row.columns["attempts"], score=not scored)
 
     def add_scored(self, scored: Iterable[ScoredRun]) -> None:
@@ -239,7 +242,7 @@ class Store(StoreReader):
                 except rows.UNREADABLE as error:
                     reason = f"the run cannot be read from the store ({describe(error)}), so it is not scored"
                     unreadable.append((seq, Failure("store", "StoreError", reason, run_id=run_id)))
-        self._claimed.update(claim.run.id for claim in claims)
+        self._claimed |= {claim.run.id: claim.seq for claim in claims}
         if unreadable:  # they would be claimed again and again
             with self._transaction() as db:
                 for seq, failure in unreadable:
@@ -254,7 +257,7 @@ class Store(StoreReader):
 
     def release(self, run_id: str) -> None:
         """Releases a claimed run without a result."""
-        self._claimed.discard(run_id)
+        self._claimed.pop(run_id, None)
 
     def store_outcome(self, outcome: ScoringOutcome) -> list[Score]:
         """Stores the result of scoring a run; returns the new scores."""
@@ -315,16 +318,19 @@ class Store(StoreReader):
         with self._counting:
             self.counts[name] += by
 
-    def housekeep(self, *, run_ttl: float | None = None, retention: float | None = None) -> None:
+    def housekeep(
+        self, *, run_ttl: float | None = None, retention: float | None = None, engine_answers: bool = True
+    ) -> None:
         """Renews the lease, takes over the runs of dead processes, ends runs that nothing else will end, and removes
         old ones.
 
-        `run_ttl` and `retention` are in seconds.
+        `run_ttl` and `retention` are in seconds. While no `engine_answers`, other processes may score the runs that
+        are not claimed.
         """
         now = min(now_ns(), time.time_ns())  # a machine's clock that was set forward must not make a run old
         abandoned = 0
         with self._transaction() as db:
-            ledger.renew(db, self._owner)
+            ledger.renew(db, self._owner, tries=None if engine_answers else [*self._claimed.values()])
             if self._scored:
                 ledger.adopt(db, self._owner)
             if run_ttl is not None:
