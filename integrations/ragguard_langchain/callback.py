@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class RagGuardCallback(BaseCallbackHandler):
-    """Captures the calls to whose callbacks it is added: `invoke(…, {"callbacks": [RagGuardCallback(rg)]})`.
+    """Captures the calls that have it among their callbacks: `invoke(…, {"callbacks": [RagGuardCallback(rg)]})`.
 
     A call's config may say more in its metadata: `ragguard_references`, `ragguard_name`, `ragguard_run_id`,
     `ragguard_resume`; inside `with rg.run(...)` a call joins that run. A call that retrieves nothing is no run,

@@ -88,7 +88,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         guard: The guard that judges.
         tools: Tools that give one string: name → splitter that takes it apart. None in a splitter's place says that
             a tool does not retrieve.
-        render: A function from the texts that stay to the text that the model reads, where passages are dropped.
+        render: A function from the kept texts to the text that the model reads, used if passages are dropped.
     """
 
     def __init__(

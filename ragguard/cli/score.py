@@ -74,7 +74,7 @@ def run(
         Path | None,
         typer.Option(
             help='Right answers, as lines of {"question" or "id": "...", "references": ["..."]}; capitals and '
-            "spaces of a question do not matter, and references of the run itself go first."
+            "spaces of a question do not matter, and references of the run itself override them."
         ),
     ] = None,
     columns: ColumnMap = None,

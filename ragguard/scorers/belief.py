@@ -90,8 +90,9 @@ class Belief:
     """The way to join several references: the belief in the best one (`best`), or the mean over all (`mean`)."""
 
     selection: bool = True
-    """True to draw answers also with all that a step retrieved where the model got something else: what a guard, a
-    reranker or a compressor did to the belief (`delta_seper_selection`). One context more for each such step."""
+    """True also draws answers with everything that a step retrieved, if the model got something else. That shows what a
+    guard, a reranker or a compressor did to the belief (`delta_seper_selection`), and takes one more context for each
+    such step."""
 
     by: By = field(default="samples", metadata=NEW_SETTING)
     """The way to measure belief: from sampled answers that are compared with the references (`samples`), or from how

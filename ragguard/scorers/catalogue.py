@@ -62,7 +62,7 @@ LEVELS: Mapping[Effort, Level] = {
     ),
     "medium": Level(
         "belief as far as needed, utility",
-        "belief, by likelihood and by answers only where that leaves it open (ΔSePer, likelihood); utility of each "
+        "belief, by likelihood, and by answers only if that is not enough (ΔSePer, likelihood); utility of each "
         "passage, UDCG",
         (Belief(by="auto", credit=1), "utility"), Caps(prompt_tokens=40_000),
     ),

@@ -83,14 +83,14 @@ class ScoringSettings:
         default=None,
         metadata=_option(
             f"How much is asked: {', '.join(f'{name} ({level.asks})' for name, level in LEVELS.items())}. --scorers "
-            "goes first.",
+            "overrides it.",
             "--effort",
             default=f"{DEFAULT}, or for smol {DEFAULT_OF_SMOL}",
         ),
     )
     """How much is asked: `low` (likelihood), `medium` (belief as far as needed, utility) or `high` (belief from
-    samples, credit, utility, coverage); the table above has what each asks. It sets `scorers` and `caps`; what is
-    given for these goes first. None: `high`, or `low` for `smol`, whose labels cannot judge."""
+    samples, credit, utility, coverage); the table above has what each asks. It sets `scorers` and `caps`; your own
+    values for these override it. None: `high`, or `low` for `smol`, whose labels cannot judge."""
     judge: str | Engine | None = field(
         default=None, metadata=_option("Another engine, for relevance, ratings and grades.", "--judge")
     )

@@ -68,10 +68,10 @@ class Utility:
 
     relevance: Relevance = "probability"
     """The form in which relevance counts. `probability`: utility is (2r − 1)(1 − p), and UDCG sums the gain r(1 − p)
-    and the harm −(1 − r)(1 − p) of each passage, which do not cancel where the judge is unsure. `binary`: yes or no
-    at 0.5, as in the paper."""
+    and the harm −(1 − r)(1 − p) of each passage, which do not cancel if the judge is unsure. `binary`: yes or no at
+    0.5, as in the paper."""
     gamma: float = GAMMA
-    """The weight of harm beside gain in UDCG, from 0 to 1."""
+    """The weight of harm in UDCG, from 0 to 1; gain has weight 1."""
 
     theta: Mapping[str, Any] | None = field(default=None, metadata=NEW_SETTING)
     """Weights for gain and harm by place, as `LearnedUdcg.to_dict` gives them, for `learned_udcg` of lists with as many

@@ -58,7 +58,7 @@ class ServiceSettings:
     run's end what needs the end; `run` scores nothing before."""
     references: References | Mapping[str, str | Sequence[str]] | None = None
     """The right answers for runs that bring none: a function of the question, sync or async, or a mapping from
-    questions to answers. It runs where runs are scored, never in a hook."""
+    questions to answers. It is called when runs are scored, never in a hook."""
     redact: Redact | None = None
     """A function of one text that returns what may be kept of it; None or an empty text keeps nothing. It is applied
     to every text before anything is written, scored or sent; if it fails, the text is dropped."""
@@ -80,9 +80,9 @@ class ServiceSettings:
     """How many bytes of captured data may wait for the disk, about; 64 MiB by default. Beyond that `on_overflow`
     applies."""
     on_overflow: str = "drop_oldest"
-    """The policy for a full queue: `drop_oldest`, or `block(SECONDS)`, which lets a thread wait so long for the disk
-    before the oldest is dropped. A hook on an event loop never waits, and none waits for scoring. What is dropped is
-    counted."""
+    """The policy for a full queue: `drop_oldest`, or `block(SECONDS)`, which lets a thread wait that long for the disk
+    before the oldest events are dropped. A hook on an event loop never waits, and none waits for scoring. What is
+    dropped is counted."""
     concurrency: int = 8
     """How many runs are scored at once in the background, 1 or more."""
     retention: timedelta | float | None = None
@@ -92,8 +92,8 @@ class ServiceSettings:
     """How many runs may be open at once in a process, 1 or more. Beyond that the one without an event for longest ends
     as `abandoned`: what it retrieves later is not recorded, its answer is."""
     run_ttl: float = 3600.0
-    """The seconds without an event after which an open run ends as `abandoned` and is scored as it stands.
-    `float('inf')`: never."""
+    """The seconds without an event after which an open run ends as `abandoned` and is scored as it is. `float('inf')`:
+    never."""
     exit_timeout: float = 10.0
     """How many seconds the end of the process may wait for what is still to be stored, scored and sent; 0 or more."""
 

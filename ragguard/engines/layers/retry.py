@@ -169,8 +169,8 @@ class Retry(Layer):
 
     Args:
         engine: The engine that the layer wraps.
-        patience: The schedule and the circuit breaker. One Patience may serve several engines that one server
-            stands behind. None: `Patience()`.
+        patience: The schedule and the circuit breaker. Several engines of one server may share one Patience. None:
+            `Patience()`.
     """
 
     def __init__(self, engine: Engine, patience: Patience | None = None) -> None:
