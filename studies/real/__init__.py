@@ -74,7 +74,7 @@ async def _tables(
         passage_table(words_rows(mixed), by_model, seed),
         await forms_table(reader, mixed, size, seed, progress),
         await context_table(reader, fewer, seed, progress),
-        contested_table(mixed, seed),
+        contested_table(mixed, hops, seed),
         hop_table({name: some for name, some in hops.items() if some}, seed),
         led_by.table(half(items["musique"], 1)),
         answer_table({name: some for name, some in answers.items() if some}, seed),

@@ -27,6 +27,7 @@ from ragguard.scorers.utility import QueryFit, Utility
 from ragguard.text.statements.phrases import findable, mentions
 from ragguard.text.statements.verdict import right_by_words
 from studies.intervals import auc_over_questions, share_over_questions, with_interval
+from studies.readers.multi_hop import MultiHop
 from studies.readers.ramdocs import Document, MixedQuestion
 from studies.real.asking import Judged, bm25, judged
 
@@ -163,8 +164,11 @@ def _auc(number: str, rows: Sequence[Row], kind: str, seed: int) -> Sequence[Cel
     )
 
 
-def contested_table(questions: Sequence[MixedQuestion], seed: int) -> Table:
-    """Returns how often words name a false passage as contradicting a reference, and how often another one."""
+def contested_table(
+    questions: Sequence[MixedQuestion], hops: Mapping[str, Sequence[MultiHop]], seed: int
+) -> Table:
+    """Returns how often words name a false passage as contradicting a reference, and how often another one: a passage
+    of questions of several hops, too, of which none is false."""
     rows: list[tuple[Cell, ...]] = []
     half = len(questions) // 2
     groups = {"first half": questions[:half], "second half": questions[half:]}
@@ -188,12 +192,16 @@ def contested_table(questions: Sequence[MixedQuestion], seed: int) -> Table:
         for kind, values in shares.items():
             cells = share_over_questions(values, np.ones(len(values)), range(len(values)), seed)
             rows.append((f"{name}: {kind}", *cells, len(values)))
+    for name, several in hops.items():
+        named_any = [bool(contradictions(one.question, one.references, one.paragraphs)) for one in several]
+        cells = share_over_questions(named_any, np.ones(len(named_any)), range(len(named_any)), seed)
+        rows.append((f"{name}: no passage is false, one is named", *cells, len(named_any)))
     return Table(
-        "real-contested", "A contradiction of a reference is named by words (RAMDocs)",
+        "real-contested", "A contradiction of a reference is named by words (RAMDocs, MuSiQue, HotpotQA)",
         ("questions", "share", "low", "high", "questions "), tuple(rows),
         notes=(
             "No model is asked. The rule was made on the first half of the file and on its even questions: the odd "
-            "ones of the second half were looked at for no choice.",
+            "ones of the second half were looked at for no choice, nor were MuSiQue and HotpotQA.",
         ),
     )  # fmt: skip
 
@@ -253,10 +261,12 @@ async def context_table(
         inside = [None if math.isnan(one) else one for one in within[:1] + within[2:4]]
         whole = with_interval(_spearman(xs, right), np.unique(owners, return_inverse=True)[1], seed)
         rows.append((name, *whole, *inside, within.counted, len(contexts)))
+    alike = len(questions) - within.counted
     note = (
         f"{len(contexts)} contexts of up to {SIZE} passages, of which none, one or two are true. The reader's greedy "
-        f"answers are right, by the words of a reference, in {100 * right.mean():.0f} %. UDCG is from p(abstain) by "
-        "label."
+        f"answers are right, by the words of a reference, in {100 * right.mean():.0f} %. Within {alike} of the "
+        f"{len(questions)} questions all contexts have a right answer or none has, so that there is nothing to rank. "
+        "UDCG is from p(abstain) by label."
     )
     return _context_table(rows, (note,))
 

@@ -93,14 +93,16 @@ def test_questions_without_gold_or_a_true_passage_are_left_out_and_equal_documen
 
 
 def test_words_tell_true_passages_and_contradictions_of_the_world(folder):
-    questions = read_sets(folder).items["ramdocs"]
+    sets = read_sets(folder)
+    questions = sets.items["ramdocs"]
     table = rows_of(passage_table(words_rows(questions), [], seed=0))
     assert table["a reference stands in it"]["over false: AUC"] == 1.0
     assert table["a reference stands in it"]["questions"] == 6
-    shown = rows_of(contested_table(questions, seed=0))
+    shown = rows_of(contested_table(questions, {"MuSiQue": sets.items["musique"]}, seed=0))
     assert shown["first half: a false passage is there and named"]["questions "] == 3
     assert 0 <= shown["second half: a false passage is there and named"]["share"] <= 1
     assert shown["first half: no passage is false, one is named"]["share"] is None
+    assert shown["MuSiQue: no passage is false, one is named"]["questions "] == 6
 
 
 def test_contexts_hold_none_one_or_two_true_passages(folder):
