@@ -30,7 +30,10 @@ def test_later_runs_of_a_store_are_compared_with_its_baseline(tmp_path):
     assert ragguard("baseline", store, "main").output.startswith("main  20")
     assert "none since its last baseline" in ragguard("compare", store, "--baseline", "main").output
     scored_store(store, seen(side(-0.05, 1), "later-"))
-    done = ragguard("compare", store, "--baseline", "main", "--fail-if", "udcg < -0.02", code=1)
+    gate = "compare", store, "--baseline", "main", "--fail-if", "udcg < -0.02"
+    done = ragguard(*gate, code=1)
+    assert "raises a false alarm in one of 20 runs; --looks 30" in " ".join(done.output.split())
+    assert "false alarm" not in ragguard(*gate, "--looks", "30", code=1).output
     assert "The baseline main is of 20" in done.output
     assert "40 runs, documents " in done.output
     assert "Worse on 40 questions" in done.output

@@ -101,3 +101,12 @@ def test_validate_of_wrong_input_ends_in_one_sentence(contexts, arguments, told)
     text = " ".join(done.output.split())
     assert told in text
     assert "Traceback" not in text
+
+
+def test_a_file_of_a_paper_is_no_input_as_the_pages_of_the_studies_say(tmp_path):
+    passage = {"doc_id": "d", "text": "Ada Berg founded it.", "is_relevant": True}
+    path = tmp_path / "udcg.jsonl"
+    path.write_text(
+        json.dumps({"example_id": "1", "question": "Who?", "passages": [passage], "udcg": {"m": 1}})
+    )
+    assert "outcome: got None" in validate(path, "--engine", "nano", code=2).output
