@@ -26,6 +26,7 @@ from ragguard.engines.connect import choose, connect
 from ragguard.engines.llama.speed import tokens_a_second, waits_for_a_core
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import InvalidInput
+from ragguard.facts.run_facts import SHOWN_INSTEAD
 from ragguard.facts.run_view import HopView, RunView
 from ragguard.records import Passage
 from ragguard.scorers.exam.record import heeded, known_record
@@ -33,7 +34,6 @@ from ragguard.storage.source import open_source
 from ragguard.storage.sqlite.score_rows import RunMeans
 from ragguard.text.chunks import WORDS
 from ragguard.text.folder import Texts, read_folder
-from ragguard.text.language import ABSTENTION
 from ragguard.text.numbers import as_shown
 from ragguard.text.plain import counted
 from ragguard.text.search import Search
@@ -198,11 +198,9 @@ class TrialReply(NamedTuple):
     lines: Sequence[str]
     """The lines that are said of it."""
     answer: str = ""
-    """The sentence or the words that stand for the answer; "" if there is none."""
+    """The model's own words; "" if they are not shown: a quote is no answer."""
     read: Sequence[Passage] = ()
-    """The passages that it is from."""
-    is_written: bool = False
-    """True if the model wrote it."""
+    """The passages that the answer or the quotes are from; none for sentences that may not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,11 +241,13 @@ class Trial:
                 evidence = replace(evidence, fit=Fit.POOR, missing=later.missing)
         passages = [passage for _, results in searches for passage in results]
         reply = self._answer(question, evidence, first_sentence, passages)
-        with self.rg.run(text, name="try") as run:
+        shown = {} if reply.answer else {SHOWN_INSTEAD: " ".join(reply.lines)}
+        with self.rg.run(text, name="try", metadata=shown) as run:
             for query, results in searches:
                 read = [passage for passage in results if passage in reply.read]
                 run.retrieved(query, read, candidates=results, k=len(results) or None)
-            run.answered(reply.answer or ABSTENTION)
+            if reply.answer:
+                run.answered(reply.answer)
         return Asked(question, run.id, passages, reply)
 
     def _answer(
@@ -290,25 +290,22 @@ class Trial:
         remark = [f"{lack[0].upper()}{lack[1:]}." for lack in lacks]
         if evidence.rivals and not is_poor:
             said = f"{len(stated)} passages fit about equally and differ; you decide which one is right:"
-            answer = " / ".join(sentence.text for sentence in stated)
-            return TrialReply([said, *quotes, *remark], answer, [sentence.passage for sentence in stated])
+            return TrialReply([said, *quotes, *remark], read=[sentence.passage for sentence in stated])
         read = [*([first.passage] if first else []), best.passage] if self.reader.is_small else passages
         answer = asyncio.run(self.reader.answer(question.text, read))
         grounding = ground(answer, question, evidence, read)
         if (holder := grounding.sentence) and (not self.reader.is_small or holder.text == best.text):
             said = f"{answer}   ({self.reader.name}'s words, from this sentence)"
-            return TrialReply([said, *before, _quoted(holder), *remark], answer, read, is_written=True)
+            return TrialReply([said, *before, _quoted(holder), *remark], answer, read)
         unseen = f"{self.reader.name}'s own words are not shown: {grounding.why or 'they are in another sentence'}."
         if is_poor:
             return TrialReply([nearest, *quotes, unseen])
-        return TrialReply(
-            ["The sentence that fits best, a quote:", *quotes, unseen, *remark], best.text, read
-        )
+        return TrialReply(["The sentence that fits best, a quote:", *quotes, unseen, *remark], read=read)
 
     def show(self, asked: Asked, way: str) -> bool:
         """Waits for the scores of a run and prints it; returns whether it has all."""
         is_done = self.rg.flush(timeout=SCORING_S)
-        failures = self.rg.failures(asked.run_id) if asked.reply.answer else []
+        failures = self.rg.failures(asked.run_id) if asked.reply.read else []
         run = next(run for run in self.rg.runs() if run.id == asked.run_id)
         view = RunView(run, self.rg.scores(run.id), failures)
         console = screen()
@@ -317,7 +314,7 @@ class Trial:
         for line in asked.reply.lines:
             say(f"  {line}")
         before, gained = view.find("likelihood_closed_book"), view.find("delta_likelihood_total")
-        if before and gained and asked.reply.is_written:
+        if before and gained:
             ends = f"{as_shown(before.value):.2f} before reading, {as_shown(before.value + gained.value):.2f} after"
             say(f"  How likely {self.reader.name} finds a word of its answer, from 0 to 1: {ends}.")
         for hop in view.hops:

@@ -192,6 +192,8 @@ class _AnswerEvidence:
     def _unjudged(self) -> str:
         """Returns where the answer stands, and a reference that it does not have."""
         facts, reference = self._facts, ""
+        if facts.shown_instead:
+            return strip_control_characters(" ".join(facts.shown_instead.split()))
         if not self.places:
             sought = facts.known and facts.hops and findable([facts.answer])
             if not sought or is_abstention(facts.answer):

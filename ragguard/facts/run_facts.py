@@ -23,6 +23,8 @@ from ragguard.records import CUT_PASSAGES, Run, Score
 from ragguard.text.numbers import KNOWN_DIGITS
 from ragguard.text.statements.phrases import findable, mentions
 
+SHOWN_INSTEAD = "ragguard.shown_instead"
+"""Metadata key of a run that nobody answered: what was shown in place of an answer, such as a quoted sentence."""
 GOLD = 4
 """The least grade of a passage of the pool that is right about its part of the question."""
 SURE, HALF = 0.8, 0.5
@@ -81,6 +83,8 @@ class RunFacts:
     """The worth of each hop, by the id of its step, as far as it is known."""
     closed_book: BeliefGain | None = None
     """The belief before any retrieval."""
+    shown_instead: str = ""
+    """The text that was shown in place of an answer; "" if there is an answer."""
     gold: Sequence[str] = ()
     """The texts of the run's pool that are graded as right, or not graded."""
     known: bool = field(init=False)
@@ -142,6 +146,7 @@ def facts_of(run: Run, scores: CountedScores) -> RunFacts:
         hops,
         verdict="" if correct is None else correct.label,
         by_judge=correct is not None and correct.scorer != "words",
+        shown_instead="" if run.answer else str(run.metadata.get(SHOWN_INSTEAD) or ""),
         closed_book=_gain(scores.get("seper_closed_book") or scores.get("likelihood_closed_book")),
         gold=[one.text for one in run.pool or () if one.grade is None or one.grade >= GOLD],
     )

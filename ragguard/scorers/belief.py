@@ -14,6 +14,7 @@ from functools import partial
 from typing import ClassVar, Literal, get_args
 
 from ragguard.errors import RagguardError, ScoringError
+from ragguard.facts.run_facts import SHOWN_INSTEAD
 from ragguard.records import Result
 from ragguard.runtime.arguments import number_between, one_of, share, true_or_false, whole_number
 from ragguard.scorers.belief_scores import (
@@ -141,9 +142,9 @@ class Belief:
             self.by == "likelihood"
             and not target.references
             and not view.references
-            and not (
-                view.run.answer or ""
-            ).strip()  # an abstention is no failure: it gives nothing to believe
+            # An abstention or a quote is no failure: it gives nothing to believe.
+            and not (view.run.answer or "").strip()
+            and SHOWN_INSTEAD not in view.run.metadata
             and view.run.status != "open"
         ):
             neither = "the run has neither references nor an answer to be believed"

@@ -1,5 +1,6 @@
 """`ragguard try`, as a user calls it, on a folder of texts that the small models can read."""
 
+import json
 import re
 import subprocess
 import sys
@@ -123,9 +124,36 @@ def test_a_sentence_that_fits_poorly_is_called_the_nearest_and_no_answer(
     assert f"“{nearest}”" in said
     assert "not read: the answer above does not rest on the passage, or there is no answer" in said
     (declined,) = read_scored(out / "ragguard.db")
-    assert declined.run.answer == "NO-RESPONSE"
+    assert declined.run.answer is None
     # nano has no prompt for the fit; that there is nothing to believe is no failure.
     assert [failure.scorer for failure in declined.failures] == ["fit"]
+
+
+@pytest.mark.parametrize(("question", "shown"), [
+    ("How many days of leave does everybody get?",
+     "2 passages fit about equally and differ; you decide which one is right: "
+     "“Everybody gets 31 days of leave.” new.md#1 “Everybody gets 25 days of leave.” old.md#1"),
+    ("Where was Hugo Rosquist born?",
+     "The sentence that fits best, a quote: “Hugo Rosquist was born in Upper Dunness.” people.md#1"),
+    ("Where was Hugo Rosquist raised?", "The nearest sentence, which may or may not answer: "),
+    ("When was Upper Rossbach flooded?", "Not there, as far as words show: "),
+])  # fmt: skip
+def test_what_is_shown_in_place_of_an_answer_is_no_answer_in_any_output(texts, small_model, question, shown):
+    (texts / "old.md").write_text("Everybody gets 25 days of leave.\n\nIt ended on 31 March 2026.\n")
+    (texts / "new.md").write_text("Everybody gets 31 days of leave.\n")
+    output, out = tried(texts, question, engine=small_model)
+    ((run, scores),) = [(scored.run, scored.scores) for scored in read_scored(out / "ragguard.db")]
+    assert run.answer is None
+    assert {score.name for score in scores} <= {"query_gain"}, "nobody believes in a quote"
+    store = out / "ragguard.db"
+    line = json.loads(ragguard("report", store, "--json").output)["runs"][0]
+    printed = " ".join(ragguard("report", store, "--run", run.id, env={"COLUMNS": "400"}).output.split())
+    page = " ".join((out / "report.html").read_text().split())
+    for text in (output, line["explanation"], printed, page):
+        assert shown in " ".join(text.split())
+    for text in (line["explanation"], printed):
+        assert "The answer “" not in text
+        assert "belief" not in text
 
 
 def says(answer):
