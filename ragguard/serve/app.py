@@ -35,7 +35,7 @@ from ragguard.errors import AdviceError, InvalidInput, RagguardError, ScoringErr
 from ragguard.guard import DistractorGuard
 from ragguard.records import FieldRule, Id, Passage, RetrievalStep, Run
 from ragguard.runtime.arguments import references_of
-from ragguard.runtime.faults import describe
+from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.limiter import Limiter
 from ragguard.runtime.threads import TimeSlice
 from ragguard.serve.ingest import Ingest
@@ -341,4 +341,6 @@ async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return failed(request, error.status_code, error.detail, error.headers)
     status, headers = (400, None) if isinstance(error, InvalidInput | AdviceError) else (503, LATER)
+    if status == 503:
+        NOTICES.warn(f"refused: {error}", f"requests are refused: {error}")
     return failed(request, status, str(error), headers)

@@ -108,7 +108,7 @@ def test_a_spool_whose_file_is_harmed_acknowledges_nothing(tmp_path, harm):
     spool.close()
 
 
-async def test_the_service_is_not_ready_while_its_spool_is_gone(client, tmp_path):
+async def test_the_service_is_not_ready_while_its_spool_is_gone(client, tmp_path, caplog):
     async with client(scorers=()) as asked:
         asked.ingest.spool = Spool(tmp_path / "spans")
         asked.endpoints._loading = False
@@ -116,6 +116,7 @@ async def test_the_service_is_not_ready_while_its_spool_is_gone(client, tmp_path
         (tmp_path / "spans").unlink()
         reply = await asked.post("/v1/traces", json=otlp_json(ROOT))
         assert (reply.status_code, (await asked.get("/readyz")).status_code) == (503, 503)
+    assert "requests are refused: the file of the spool was moved, deleted or replaced" in caplog.text
 
 
 def test_a_store_whose_file_is_truncated_in_place_is_an_outage_and_flush_is_false(tmp_path):
