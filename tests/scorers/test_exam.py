@@ -191,11 +191,13 @@ async def test_advice_and_report_say_at_once_what_cannot_be_judged():
         assert await rg.aflush(20)
         console = Console(record=True, width=140, file=io.StringIO())
         print_hops(rg, console)
-    first = console.export_text().strip().splitlines()[0]
+    shown = console.export_text()
+    first = shown.strip().splitlines()[0]
     assert first.startswith(
         "Passages are not judged, as examinee failed its examination in abstention and relevance"
     )
     assert "reference answers give each passage a verdict" in first
+    assert "–" not in shown, "no table of dashes"
 
 
 UNFIT = {"abstention": 0.57, "relevance": 0.4, "query_gain": 0.5, "likelihood": 0.9}
