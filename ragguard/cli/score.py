@@ -30,9 +30,10 @@ from ragguard.cli.score_parts import executor_of, read_engine_args, score_in_par
 from ragguard.cli.scoring_options import ScoringOptions, takes_scoring_options
 from ragguard.cli.terminal import reason_lines, refuse_together, say
 from ragguard.client import RagGuard
+from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect_judge
 from ragguard.engines.prompts import load_prompts
-from ragguard.errors import EngineError, EngineTimeout, InvalidInput, LowLabelMass, StoreError
+from ragguard.errors import EngineError, EngineRejected, EngineTimeout, InvalidInput, LowLabelMass, StoreError
 from ragguard.records import ScoredRun, Usage
 from ragguard.runtime.arguments import check_output
 from ragguard.runtime.faults import without_times
@@ -159,6 +160,7 @@ def run(
         executor = executor_of(on, gpus)
         arguments = read_engine_args(engine_args)
         settings = ScoringSettings(**scoring, engine_args=arguments)
+        settings = replace(settings, engine=_needed_engine(scoring))
         job = PartJob(scoring=settings, out=out, references=right_answers, concurrency=concurrency)
         if not dry_run:
             score_in_parts(files, job, executor)
@@ -170,6 +172,7 @@ def run(
         "exit_timeout": 0.0,
     }  # fmt: skip
     source = RunSource(files, right_answers, read_options(columns, separator, since, tools))
+    options["engine"] = _needed_engine(scoring)
     options["sinks"] = _written_back(files) if write_back else ()
     check_output("--out", out)
     try:
@@ -193,6 +196,15 @@ def run(
     say(sentence, error=True)
     if source.rejected or (not dry_run and tally.reasons):
         raise typer.Exit(1)
+
+
+def _needed_engine(scoring: ScoringOptions) -> str | Engine | None:
+    """Returns the engine of the options; None if none is found and only words score."""
+    settings = ScoringSettings(engine=scoring["engine"], scorers=scoring["scorers"])
+    try:
+        return settings.with_needed_engine().engine
+    except EngineRejected as error:
+        raise EngineRejected(f"{error}; --scorers words asks no engine") from error
 
 
 def _written_back(files: list[str]) -> list[Any]:
@@ -261,11 +273,14 @@ async def _score(
     tally = _Tally()
     rg = RagGuard(store=store, **options)
     try:
-        await rg.engine.info()  # one error for an engine that cannot be reached, in place of one for each run
+        if options["engine"] is not None:
+            # One error for an engine that cannot be reached, in place of one for each run.
+            await rg.engine.info()
         await asyncio.to_thread(rg.store.housekeep)
         _must_be_written(rg.store)
         chosen = {name: options[name] for name in ("engine", "scorers", "effort")}
-        if {*ScoringSettings(**chosen).chosen_scorers} != {"likelihood"}:
+        asked = {*ScoringSettings(**chosen).chosen_scorers} - {"words"}
+        if asked and asked != {"likelihood"}:
             await _check_models(rg, options, stops=stops)
         async with aclosing(rg.score_runs(source.runs(), concurrency=options["concurrency"])) as stream:
             async for scored in stream:

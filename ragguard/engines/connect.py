@@ -265,10 +265,11 @@ def choose(*, smol: bool = False) -> ChosenEngine:
     else:
         missing = [name for name in OPENAI if not os.environ.get(name, "").strip()]
         half = f" ({missing[0]} is not set)" if len(missing) == 1 else ""
+        fetched = "that is fetched already" if smol_path() else "that `ragguard fetch smol` gets (93 MB)"
         raise EngineRejected(
             f"no engine is named, and no server answers on this machine (ports {', '.join(map(str, PORTS))}, asked "
             f"once): set {', '.join(OPENAI)}{half}, or name an engine with engine=, --engine or RAGGUARD_ENGINE, such "
-            "as http://HOST:PORT/v1#MODEL or smol, a small model that `ragguard fetch smol` gets (93 MB)"
+            f"as http://HOST:PORT/v1#MODEL or smol, a small model {fetched}"
         )
     NOTICES.once(
         f"auto: {choice.address}",

@@ -182,7 +182,8 @@ class ScoringPipeline:
         # Scores from placeholders mean nothing; failures for what lies over a cap are kept.
         capped = CapExceeded.__name__
         failures = tuple(r for r in results if isinstance(r, Failure) and r.error == capped)
-        unreachable = dict.fromkeys(str(missing[name]) for name in missing if name != "entailer")
+        needed = {name for scorer in self._scorers for name in self._needed_by(scorer)} - {"entailer"}
+        unreachable = dict.fromkeys(str(missing[name]) for name in missing if name in needed)
         return prices.plan + Plan({}, failures, 1, unreachable=tuple(unreachable))
 
     async def identity(self) -> Identity:

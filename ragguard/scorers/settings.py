@@ -180,15 +180,25 @@ class ScoringSettings:
         return self.caps if self.caps is not None or self.effort is None else LEVELS[self.effort].caps
 
     def or_capture_only(self) -> ScoringSettings:
-        """Returns these settings; if they name no engine and none answers, settings that score nothing, with a warning:
+        """Returns these settings; if they need an engine and none answers, settings that score nothing, with a warning:
         an application starts all the same, and its runs are kept."""
+        try:
+            return self.with_needed_engine()
+        except EngineRejected as error:
+            NOTICES.once("no engine", f"runs are captured and not scored: {error}")
+            return replace(self, engine=None, scorers=None)
+
+    def with_needed_engine(self) -> ScoringSettings:
+        """Returns these settings, with no engine if none is found and only words score; raises EngineRejected if none
+        is found and a scorer asks one."""
         if self.engine != AUTO or self.scorers == ():
             return self
         try:
             choose()
-        except EngineRejected as error:
-            NOTICES.once("no engine", f"runs are captured and not scored: {error}")
-            return replace(self, engine=None, scorers=None)
+        except EngineRejected:
+            if self.scorers is None or any(name != "words" for name in self.scorers):
+                raise
+            return replace(self, engine=None)
         return self
 
     def build(self) -> ScoringPipeline:

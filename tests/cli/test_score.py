@@ -148,6 +148,21 @@ def test_a_run_that_is_refused_is_told_and_counted_as_no_run_of_the_store(engine
     assert "no run with another question" in done.output
 
 
+def test_without_an_engine_words_are_scored_and_for_all_else_the_ways_are_said(here, monkeypatch):
+    monkeypatch.delenv("RAGGUARD_ENGINE", raising=False)
+    monkeypatch.setattr("ragguard.engines.connect.local_server", lambda: None)
+    said = score(runs_file(), code=2).output
+    assert said.startswith("ragguard score: no engine is named")
+    assert said.count("\n") == 1
+    assert all(way in said for way in ("OPENAI_BASE_URL", "--engine", "smol", "--scorers words"))
+    assert not (here / "ragguard.db").exists()
+    assert "0 requests" in (plan := score("runs.jsonl", "--scorers", "words", "--dry-run", code=0).output)
+    assert "guess" not in plan
+    assert "3 runs are in ragguard.db" in score("runs.jsonl", "--scorers", "words", code=0).output
+    parts = ("--scorers", "words", "--on", "processes:1", "--out", "parts")
+    assert "3 runs" in score("runs.jsonl", *parts, code=0).output
+
+
 def test_an_engine_that_is_not_there_is_said_once(here):
     done = score(runs_file(), "--engine", "http://127.0.0.1:9/v1", *UTILITY, code=2)
     assert "127.0.0.1:9" in done.output

@@ -106,7 +106,7 @@ WAYS = (
     "OPENAI_MODEL",
     "RAGGUARD_ENGINE",
     "http://HOST",
-    "ragguard fetch smol",
+    "smol",
 )
 
 
@@ -119,15 +119,25 @@ def test_application_without_an_engine_captures_and_is_warned_once(monkeypatch, 
             run.retrieved("q", ["a passage"])
     (message,) = [record.getMessage() for record in caplog.records]
     assert message.startswith("runs are captured and not scored: no engine is named")
-    assert all(way in message for way in WAYS)
+    assert all(way in message for way in (*WAYS, "smol, a small model that is fetched already"))
     with closing(StoreReader(tmp_path / "runs.db")) as store:
         assert [len(run.steps) for run in store.runs()] == [1, 1]
+
+
+def test_words_are_scored_without_an_engine(caplog, tmp_path):
+    with RagGuard(store=tmp_path / "runs.db", scorers=["words"]) as rg:
+        with rg.run("Who founded Oslo?", references="Harald") as run:
+            run.retrieved("q", ["Harald founded Oslo."])
+            run.answered("Harald")
+        assert rg.flush().scored == 1
+        assert "answer_correct" in [score.name for score in rg.scores(run)]
+    assert not caplog.records
 
 
 def test_nothing_anywhere_is_one_sentence_with_the_ways_out_where_a_model_is_needed(monkeypatch):
     with pytest.raises(EngineRejected) as raised:
         connect("auto")
-    assert all(way in str(raised.value) for way in WAYS)
+    assert all(way in str(raised.value) for way in (*WAYS, "ragguard fetch smol"))
     monkeypatch.setenv("OPENAI_BASE_URL", "https://models.example/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-of-auto")
     with pytest.raises(EngineRejected, match="OPENAI_MODEL is not set"):
