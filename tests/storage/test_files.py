@@ -2,13 +2,16 @@
 
 import os
 import sqlite3
+from contextlib import closing
 
 import pytest
+from support.program import run_program
 from support.runs import a_run, as_events, scores_of
 from support.stored import captured, closed_after, store_scores
 
 from ragguard import RagGuard, read_runs, write_runs
 from ragguard.errors import RagguardError, StoreError, StoreUnavailable
+from ragguard.storage.sqlite.database import is_store
 from ragguard.storage.sqlite.layout import PAGE_BYTES
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
@@ -34,6 +37,18 @@ def in_use(path):
     store_scores(store, done, scores_of(done))
     store.record(as_events(a_run("open"))[:-1])
     return store
+
+
+def test_looking_into_a_store_that_this_process_uses_keeps_its_locks(path):
+    """As `ragguard score s.db --store s.db` does. Without these locks another process that ends would take itself for
+    the last one, and remove the log, which damages the file."""
+    with closing(Store(path)) as store:
+        captured(store, a_run())
+        assert is_store(path)
+        run_program(
+            "import sys; from ragguard.storage.sqlite.store import Store; Store(sys.argv[1]).close()", path
+        )
+        assert path.with_name("s.db-wal").exists()
 
 
 @pytest.mark.parametrize("fate", ["deleted", "moved", "replaced"])

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from weakref import WeakSet
 
 from ragguard.errors import Closed, StoreError, StoreUnavailable
 from ragguard.runtime.per_process import disconnect_before_forks, keep_for_ever
@@ -46,6 +47,7 @@ class Database:
             raise StoreError(f"{error}{check}") from error
         if path is not None:
             disconnect_before_forks(self)
+            _DATABASES.add(self)
 
     @property
     def name(self) -> str:
@@ -176,6 +178,10 @@ class Database:
         return db
 
 
+_DATABASES: WeakSet[Database] = WeakSet()
+"""The databases of this process that are files."""
+
+
 def create_file(path: Path) -> None:
     """Makes an empty file that only its owner reads, where there is none; SQLite gives its log the same mode."""
     with suppress(OSError):  # the file exists, or SQLite raises when it opens it
@@ -185,6 +191,9 @@ def create_file(path: Path) -> None:
 def is_store(path: str | Path) -> bool:
     """True where that file is an SQLite database; False where there is no such file."""
     with suppress(OSError):
+        for database in [*_DATABASES]:  # looking into its file would drop the locks of this process
+            if not database.closed and database.path is not None and os.path.samefile(path, database.path):
+                return True
         if Path(path).is_file():  # a pipe would lose what is read here
             with open(path, "rb") as file:
                 return file.read(16) == b"SQLite format 3\0"
