@@ -42,7 +42,10 @@ K = 3
 """The passages of one search."""
 ANSWER_TOKENS = 32
 SCORING_S = 600.0
-LEGEND = "fit: how well a passage matches the search's query (0 = not at all, above 2 = well)"
+LEGEND = (
+    "fit: how much likelier a passage makes the search's query (0 or less = not at all, above 2 = well); repeating the "
+    "query counts, too. Sentences are chosen by their words, not by the fit."
+)
 NOT_READ = "not read: the answer above does not rest on the passage, or there is no answer"
 _LOADING = 1_200
 """The tokens that could be read in the time of all that is done once: a small model is loaded, the page is written."""
@@ -55,7 +58,9 @@ _CHARACTERS = 4
 
 
 def run(
-    folder: Annotated[Path, typer.Argument(help="A folder with .md, .txt, .rst, .html, .py or .pdf files.")],
+    folder: Annotated[
+        Path, typer.Argument(help="A folder with .md, .txt, .rst, .html, .py, .csv, .tsv or .pdf files.")
+    ],
     questions: Annotated[list[str], typer.Argument(help="What to ask of the texts; one or more.")],
     engine: Annotated[
         str,
@@ -175,7 +180,10 @@ class Reader:
         texts = "\n\n".join(passage.text for passage in passages)
         prompt = f"{texts}\n\nAnswer from this text, in a few words.\nQuestion: {question}"
         answers = await self.engine.sample([prompt], n=1, max_tokens=ANSWER_TOKENS, temperature=0)
-        return next((line.strip() for line in answers[0][0].text.splitlines() if line.strip()), "")
+        text = answers[0][0].text
+        if not answers[0][0].finished:  # the last word may be cut
+            text = " ".join(text.rsplit(maxsplit=1)[:-1]) if "\n" not in text.strip() else text
+        return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def _about(texts: Texts, folder: Path, reader: Reader, asked: int) -> str:

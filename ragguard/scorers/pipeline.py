@@ -225,13 +225,13 @@ class ScoringPipeline:
         told = [run.question, run.answer or ""]
         texts = (passage.text for step in run.steps for passage in step.passages)
         # The script of the question tells in which language an answer is, whatever the passages are written in.
-        if self._language == ENGLISH and not (is_english(told) and is_english([*told, *texts])):
+        answers = run.answer or run.references  # without one, nothing is sampled that could decline
+        if answers and self._language == ENGLISH and not (is_english(told) and is_english([*told, *texts])):
             NOTICES.once(
                 "language of texts",
-                f"run {run.id} is not in English, and only English phrases for “I don't know” are known: an answer "
-                f"that says so in another language counts as an answer; give "
-                f"RagGuard(language=ragguard.metrics.Language(...)) with the "
-                "phrases of yours",
+                f"the run “{run.question[:80]}” is not in English, and only English phrases for “I don't know” are "
+                "known: an answer that says so in another language counts as an answer. In Python, "
+                "RagGuard(language=ragguard.metrics.Language(...)) takes your phrases; the commands know English ones",
             )
         # The judge knows the languages of its training; most small NLI models know only English.
         letters = [char for char in run.question[:1000] if char.isalpha()]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import unescape
+from io import BytesIO, StringIO
 from pathlib import Path
 from time import monotonic
 
@@ -16,7 +18,7 @@ from ragguard.records import Passage
 from ragguard.text.chunks import HEADING, split
 from ragguard.text.secret_filter import logger
 
-KINDS = (".md", ".txt", ".rst", ".html", ".py", ".pdf")
+KINDS = (".md", ".txt", ".rst", ".html", ".py", ".csv", ".tsv", ".pdf")
 LONGEST_FILE = 2_000_000
 """The most bytes of a text file that is read."""
 LONGEST_PDF = 50_000_000
@@ -60,7 +62,8 @@ class Texts:
 def read_folder(folder: Path) -> Texts:
     """Reads the texts of a folder and of those below it; raises InvalidInput if there is none.
 
-    Hidden files and folders are passed over. A file that is no UTF-8 text or too long is noted with the reason.
+    Hidden files and folders are passed over. A file of another kind, that is no UTF-8 text or too long is noted with
+    the reason.
     """
     if not folder.is_dir():
         raise InvalidInput("FOLDER", str(folder), "a folder that exists")
@@ -68,7 +71,7 @@ def read_folder(folder: Path) -> Texts:
     for path in _files(folder):
         name = path.relative_to(folder).as_posix()
         try:
-            if texts.files == MOST_FILES:
+            if texts.files == MOST_FILES and path.suffix.lower() in KINDS:
                 raise _NotRead(f"as only {MOST_FILES:,} texts are (name a folder below)")
             text = _text_of(path)
         except _NotRead as reason:
@@ -109,6 +112,8 @@ class _NotRead(Exception):
 def _text_of(path: Path) -> str:
     """Returns the text of a file; raises _NotRead with the reason."""
     kind = path.suffix.lower()
+    if kind not in KINDS:
+        raise _NotRead("of another kind")
     try:
         data = read_bytes(path, LONGEST_PDF if kind == ".pdf" else LONGEST_FILE)
         text = _pdf(data) if kind == ".pdf" else data.decode("utf-8")
@@ -118,7 +123,23 @@ def _text_of(path: Path) -> str:
         raise _NotRead("no UTF-8 text") from None
     if "\0" in text:
         raise _NotRead("binary")
+    if kind in (".csv", ".tsv"):
+        return _table(text, "\t" if kind == ".tsv" else "")
     return _html(text) if kind == ".html" else text
+
+
+def _table(text: str, delimiter: str) -> str:
+    """Returns a table of cells as Markdown has it, its first row the names of the columns; raises _NotRead if a row is
+    damaged."""
+    first = text.partition("\n")[0]
+    delimiter = delimiter or max(",;\t|", key=first.count)
+    try:
+        rows = [row for row in csv.reader(StringIO(text), delimiter=delimiter) if any(map(str.strip, row))]
+    except csv.Error as error:
+        raise _NotRead(f"damaged table ({error})") from None
+    return "\n".join(
+        f"| {' | '.join(' '.join(cell.replace('|', '/').split()) for cell in row)} |" for row in rows
+    )
 
 
 def _html(text: str) -> str:
@@ -149,7 +170,6 @@ def _pdf(data: bytes) -> str:
         from pypdf import PdfReader
     except ImportError:
         raise _NotRead(f"PDF ({install_line('pdf')} reads them)") from None
-    from io import BytesIO
 
     logger("pypdf").setLevel("CRITICAL")  # what it finds odd in a file that it can read
     deadline = monotonic() + PDF_SECONDS
@@ -183,5 +203,5 @@ def _files(folder: Path) -> Iterator[Path]:
         shown = (name for name in sorted(folders) if not Path(root, name, RESULTS).exists())
         folders[:] = [name for name in shown if not name.startswith((".", "_"))]
         for path in (Path(root, name) for name in sorted(names) if not name.startswith(".")):
-            if path.suffix.lower() in KINDS and path.is_file() and not path.is_symlink():
+            if path.is_file() and not path.is_symlink():
                 yield path

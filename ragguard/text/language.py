@@ -142,7 +142,7 @@ def _punctuation(char: str) -> bool:
 
 
 _ENOUGH_WORDS = 20
-"""The fewest words by which English is told from other languages."""
+"""The fewest different words by which English is told from other languages."""
 _ENGLISH_SHARE, _HARDLY_ENGLISH = 0.15, 0.04
 """The least share of `COMMON` among the words of an English text, about 0.4 is usual; and the share under which a text
 is not English. Between them, as in tables and lists, the common words of other languages decide."""
@@ -165,7 +165,7 @@ def is_english(texts: Iterable[str]) -> bool:
     if letters and 2 * sum(char < "\u0250" for char in letters) < len(letters):
         return False
     words = _LOWER_WORD.findall(text)  # names say nothing about the language around them
-    if len(words) < _ENOUGH_WORDS:
+    if len({*words}) < _ENOUGH_WORDS:  # a table repeats the names of its columns
         return True
     english, foreign = (sum(word in common for word in words) for common in (COMMON, _FOREIGN))
     if english < _ENGLISH_SHARE * len(words):

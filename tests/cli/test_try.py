@@ -1,10 +1,12 @@
 """`ragguard try`, as a user calls it, on a folder of texts that the small models can read."""
 
+import asyncio
 import json
 import re
 import subprocess
 import sys
 from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 from support.commands import ragguard, refusal
@@ -156,6 +158,25 @@ def test_what_is_shown_in_place_of_an_answer_is_no_answer_in_any_output(texts, s
         assert "belief" not in text
 
 
+def test_a_table_beside_the_texts_is_read_and_a_file_of_another_kind_is_named(texts, unexamined):
+    unexamined(" ")
+    (texts / "members.csv").write_text("number,name,joined\n104,Lars Fenwick,2015\n105,Grete Holm,2019\n")
+    (texts / "photo.jpg").write_bytes(b"JFIF")
+    output, _ = tried(texts, "When did Grete Holm join?", engine="http://127.0.0.1:9/v1")
+    assert "3 files, 3 passages; 1 not read, of another kind: photo.jpg" in output
+    assert "“number: 105; name: Grete Holm; joined: 2019”  members.csv#1" in output
+
+
+def test_last_word_of_an_answer_that_was_cut_is_no_name(texts):
+    cut = SimpleNamespace(text="It was Hugo Rosq", finished=False)
+
+    async def sample(*_, **__):
+        return [[cut]]
+
+    reader = tryout.Reader(SimpleNamespace(sample=sample), "smol")
+    assert asyncio.run(reader.answer("Who?", [])) == "It was Hugo"
+
+
 def says(answer):
     """An engine that gives one answer to everything, and judges nothing."""
 
@@ -199,7 +220,8 @@ def test_model_in_the_process_credits_the_passages_by_likelihood(texts, small_mo
         r"about \d+ s\. A question reads at most 6 passages of at most 120 words",
         " ".join(output.split()),
     )
-    assert "fit: how well a passage matches" in output
+    assert "fit: how much likelier a passage makes" in " ".join(output.split())
+    assert "repeating the query counts, too" in " ".join(output.split())
 
 
 def test_stopped_command_leaves_what_is_done(texts, monkeypatch):

@@ -41,6 +41,26 @@ def test_folder_gives_passages_of_its_texts_named_by_file_and_counts_what_it_ski
         "1 not read, binary: binary.txt",
         "2 not read, over 2 MB (split it): large.txt, large2.txt",
         "5 not read, no UTF-8 text: latin.txt, latin0.txt, latin1.txt, …",
+        "1 not read, of another kind: picture.png",
+    ]
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("a.csv", 'name,joined\n"Holm, Grete",2019\n\nBasil Quist,2021\n'),
+    ("a.csv", 'name;joined\n"Holm, Grete";2019\nBasil Quist;2021\n'),
+    ("a.tsv", "name\tjoined\nHolm, Grete\t2019\nBasil Quist\t2021\n"),
+])  # fmt: skip
+def test_rows_of_a_table_are_read_with_the_names_of_their_columns(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    (passage,) = read_folder(tmp_path).passages
+    assert passage.text == "name: Holm, Grete; joined: 2019\nname: Basil Quist; joined: 2021"
+
+
+def test_damaged_table_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text(f"name\n{'x' * 200_000}\n")
+    (tmp_path / "b.txt").write_text("Tea")
+    assert read_folder(tmp_path).remarks == [
+        "1 not read, damaged table (field larger than field limit (131072)): a.csv"
     ]
 
 

@@ -28,6 +28,13 @@ def test_other_languages_are_no_english(text):
     assert not is_english([text])
 
 
+def test_table_of_few_words_decides_nothing():
+    rows = (
+        f"Instrument: Solar scope; Aperture (mm): {n}; Focal length (mm): {n}; Keeper: Rao" for n in range(9)
+    )
+    assert is_english(["Who keeps the solar scope?", "\n".join(rows)])
+
+
 def test_english_and_texts_too_short_to_tell_pass():
     assert is_english([ENGLISH_TEXT])
     assert is_english(["Wer gründete Norsol Labs?", "Pia Nordberg"])
