@@ -12,7 +12,8 @@ from ragguard.errors import InvalidInput
 from ragguard.text.secret_filter import keep_secret, without_secrets
 
 _HEADERS = "a mapping from names to values of printable ASCII characters, such as {'api-key': KEY}"
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_NAME = re.compile(r"(?!(?i:content-length|transfer-encoding)$)[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""The names of headers, but for those that follow from the body of a request."""
 _HOLDS_KEYS = re.compile("auth|key|token|secret|password|cookie", re.IGNORECASE)
 """The header names whose values are secret whatever they look like."""
 _ORDINARY_WORD = re.compile("[A-Za-z][a-z]{0,15}")

@@ -143,6 +143,8 @@ async def test_headers_are_sent_with_each_request_and_stand_in_no_error():
     [
         ("http://a/v1", {"a b": "c"}),
         ("http://a/v1", {"a": "c\nd"}),
+        ("http://a/v1", {"Content-Length": "5"}),
+        ("http://a/v1", {"transfer-encoding": "chunked"}),
         ("http://a/v1", "a: b"),
         ("nano", {"a": "b"}),
     ],
