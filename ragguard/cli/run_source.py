@@ -141,8 +141,13 @@ def read_references(path: Path) -> dict[str, list[str]]:
 
 def about_scored(runs: int, before: int, usage: Usage, place: str) -> str:
     """Returns the sentence about the runs of a command that are scored, and what they cost."""
+    known = (
+        f", {before:,} of them {'was' if before == 1 else 'were'} scored by an earlier command"
+        if before
+        else ""
+    )
     return (
-        f"{counted(runs, 'run', ('is', 'are'))} in {place}, {before:,} of them were scored by an earlier command; "
+        f"{counted(runs, 'run', ('is', 'are'))} in {place}{known}; "
         f"asked now: {usage.requests:,} requests, {usage.prompt_tokens:,} tokens read, {usage.output_tokens:,} written"
     )
 

@@ -231,16 +231,24 @@ class _Tally:
     done: int = 0
     known: int = 0
     """The number of runs that already had all their scores."""
+    repeated: int = 0
+    """The number of lines with a run that an earlier line of this command has."""
     usage: Usage = field(default_factory=Usage)
     reasons: Counter[str] = field(default_factory=Counter)
     unanswered: int = 0
     """The number of runs in a row for which the engine gave no answer."""
+    _seen: set[int] = field(default_factory=set)
+    """The hashes of the ids of counted runs."""
 
     def count(self, scored: ScoredRun) -> None:
         """Counts one scored run."""
         refused = any(failure.scorer == "run" for failure in scored.failures)
-        self.done += not refused
-        self.known += not refused and not scored.started_ns
+        repeated = not refused and hash(scored.run.id) in self._seen
+        self.repeated += repeated
+        if not refused and not repeated:
+            self._seen.add(hash(scored.run.id))
+            self.done += 1
+            self.known += not scored.started_ns
         if scored.started_ns:
             self.usage = sum((score.usage for score in scored.scores), self.usage)
         self.reasons.update(f"{failure.error}: {_cause(failure.message)}" for failure in scored.failures)
@@ -249,6 +257,12 @@ class _Tally:
     def sentence(self, store: str) -> str:
         """Returns the counts as a text for the user."""
         lines = [about_scored(self.done, self.known, self.usage, store)]
+        if self.repeated:
+            lines.append(
+                f"{counted(self.repeated, 'line', ('has', 'have'))} a run that an earlier line has (the same id, or "
+                "no id and the same content): it is kept once, as it came last. For two runs, give them ids of their "
+                "own, or each file its own --store"
+            )
         if self.unanswered >= GIVE_UP_AFTER:
             lines.append(
                 f"the engine gave no answer for {GIVE_UP_AFTER} runs in a row, so this stopped; run the same command "

@@ -38,6 +38,16 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """The parts of a run, each with the names of columns that hold it, the more telling first."""
 NEEDED = ("question", "contexts")
+_LIKE: Mapping[str, re.Pattern[str]] = {
+    what: re.compile(words, re.IGNORECASE)
+    for what, words in (
+        ("reference", "reference|truth|gold|expect|correct|target|label"),
+        ("answer", "answer|response|output|gave|given|reply|predict|generat|complet"),
+        ("contexts", "context|ctx|passage|doc|chunk|found|retriev|source"),
+        ("question", "question|query|prompt|^q$"),
+    )
+}
+"""What the name of a column suggests that it holds, for the command in an error; the first that fits counts."""
 _SEPARATORS = ("|", ";", "\n\n")
 """The texts that may stand between contexts in one cell; they are only named, since a text may hold them as well."""
 _NOTE = re.compile(r"""\[[^\["'{\]]*\]\s*[^\s\]]""")
@@ -84,17 +94,20 @@ class Columns:
             raise InvalidInput(f"{path}, column", twice, "a name that only one column has")
         if missing := [what for what in NEEDED if what not in names]:
             free = [name for name in header if name not in names.values()]
-            options = " ".join(
-                f"--map {what}={shlex.quote(name)}" for what, name in _guesses(missing, free, first or {})
+            guesses = {what: f"{what.upper()}_COLUMN" for what in missing} | _guesses(
+                [what for what in _LIKE if what not in names], free, first or {}
             )
+            mapped = " ".join(f"--map {what}={shlex.quote(name)}" for what, name in guesses.items())
+            separated = f" --separator {shlex.quote(separator)}" if separator else ""
             raise InvalidInput(
-                path,
-                f"the columns {_listed(header)}",
-                f"columns for {' and '.join(missing)}, under names such as "
-                f"{', '.join(NAMES[what][0] for what in missing)}, or: "
-                f"`ragguard score {shlex.quote(path)} {options}`",
+                f"{path}, columns",
+                _listed(header),
+                f"a name for {' and for '.join(missing)}, such as {', '.join(NAMES[what][0] for what in missing)}, or: "
+                f"`ragguard score {shlex.quote(path)} {mapped}{separated}`",
             )
-        return cls(names, separator, Counter() if remarks is None else remarks)
+        remarks = Counter() if remarks is None else remarks
+        _remark_on_unread(header, names, given, remarks)
+        return cls(names, separator, remarks)
 
     def run(self, row: Mapping[str, Any]) -> Run:
         """Returns the run of a row; raises InvalidInput for the first cell that cannot be right."""
@@ -139,7 +152,7 @@ class Columns:
                 )
             for separator in _SEPARATORS:
                 if separator in cell.strip():
-                    self.remarks[_NOT_SPLIT.format(name=self.names["contexts"])] += 1
+                    self.remarks[_not_split(self.names["contexts"], separator)] += 1
                     break
         return items
 
@@ -155,17 +168,33 @@ class Columns:
         return [text for text in texts if text.strip()]
 
 
-_NOT_SPLIT = (
-    "cells of {name} without a list are one passage each, though some have |, ; or an empty line; "
-    "--separator '|' splits them"
-)
+def _not_split(name: str, separator: str) -> str:
+    """Returns the remark on a cell that is one context although it has a separator."""
+    blank = not separator.strip()
+    shown, option = ("an empty line", r"$'\n\n'") if blank else (repr(separator), shlex.quote(separator))
+    return f"a cell of {name} without a list is one passage, though it has {shown}; --separator {option} splits it"
+
+
+def _remark_on_unread(
+    header: Sequence[str], names: Mapping[str, str], given: Mapping[str, str], remarks: Counter[str]
+) -> None:
+    """Says which columns are read for nothing, and of two for one part of a run which one is read."""
+    for what, known in NAMES.items():
+        others = [name for name in header if _spelled(name) in known and name not in names.values()]
+        if others and what not in given:
+            ways = " or ".join(f"--map {what}={shlex.quote(name)}" for name in others)
+            remarks[
+                f"{what} is read from {names[what]}, not from {', '.join(others)}; {ways} changes that"
+            ] += 1
+    if unread := [name for name in header if name not in names.values()]:
+        remarks[f"columns not used, only kept as metadata: {_listed(unread)}"] += 1
 
 
 def known_columns(header: Iterable[str]) -> dict[str, str]:
     """Returns the columns of a table by what they hold, as far as their names say it."""
     spelled: dict[str, str] = {}
     for name in header:
-        spelled.setdefault(name.strip().lower().replace(" ", "_"), name)
+        spelled.setdefault(_spelled(name), name)
     found = {}
     for what, names in NAMES.items():
         for name in names:
@@ -173,6 +202,11 @@ def known_columns(header: Iterable[str]) -> dict[str, str]:
                 found[what] = spelled[name]
                 break
     return found
+
+
+def _spelled(name: str) -> str:
+    """Returns the name of a column as NAMES has it."""
+    return name.strip().lower().replace(" ", "_")
 
 
 def is_empty(cell: Any) -> bool:
@@ -216,12 +250,21 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
 
 
-def _guesses(missing: Sequence[str], free: Sequence[str], first: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Returns what the user may have meant: for contexts the first column with a list, for a question another one."""
-    lists = [name for name in free if len(items_of(first.get(name))) > 1]
-    texts = [name for name in free if name not in lists]
-    found = []
-    for what in missing:
-        columns = lists or texts if what == "contexts" else texts
-        found.append((what, columns.pop(0) if columns else f"{what.upper()}_COLUMN"))
-    return found
+def _guesses(wanted: Sequence[str], free: Sequence[str], first: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the columns that the user may have meant: by their names; else for contexts the first one with a list,
+    for a question and then for contexts any other one."""
+    lists = {name for name in free if len(items_of(first.get(name))) > 1}
+    found: dict[str, str] = {}
+
+    def take(what: str, columns: Iterable[str]) -> None:
+        column = next((name for name in columns if name not in found.values()), None)
+        if what in wanted and what not in found and column is not None:
+            found[what] = column
+
+    take("contexts", [name for name in free if name in lists and _LIKE["contexts"].search(name)])
+    take("contexts", [name for name in free if name in lists])
+    for what, like in _LIKE.items():
+        take(what, [name for name in free if name not in lists and like.search(name)])
+    for what in NEEDED:
+        take(what, [name for name in free if name not in lists])
+    return {what: found[what] for what in NAMES if what in found}

@@ -104,7 +104,9 @@ def recognised(source: OpenInput) -> Format:
         raise StoreError(
             f"{source.path} could not be read: it is {held}; name files, each of which is {WANTED}"
         )
-    raise InvalidInput(source.path, source.first[:40], to_utf8(source.first) or WANTED)
+    if way := to_utf8(source.first):
+        raise InvalidInput(source.path, "UTF-16", way)
+    raise InvalidInput(source.path, source.first[:40], WANTED)
 
 
 def _begun(path: str, lines: Iterable[Line]) -> Iterator[Line]:

@@ -118,7 +118,7 @@ def test_runs_that_an_earlier_command_left_unscored_count_as_scored_now(engine):
     with closing(Store("ragguard.db")) as left:
         left.add_due(list(runs_from(file)))
     done = score(file, *UTILITY, "--concurrency", 1, code=0)
-    assert "20 runs are in ragguard.db, 0 of them were scored by an earlier command" in done.output
+    assert "20 runs are in ragguard.db; asked now" in done.output
     assert "asked now: 0 requests" not in done.output
 
 
@@ -144,7 +144,7 @@ def test_a_run_that_is_refused_is_told_and_counted_as_no_run_of_the_store(engine
     write_runs([a_run("r0"), a_run("r1")], "runs.jsonl")
     write_runs([a_run("r0", question="something else?")], "more.jsonl")
     done = score("runs.jsonl", "more.jsonl", "--concurrency", 1, *UTILITY, code=1)
-    assert "2 runs are in ragguard.db, 0 of them were scored by an earlier command" in done.output
+    assert "2 runs are in ragguard.db; asked now" in done.output
     assert "no run with another question" in done.output
 
 
@@ -161,6 +161,25 @@ def test_without_an_engine_words_are_scored_and_for_all_else_the_ways_are_said(h
     assert "3 runs are in ragguard.db" in score("runs.jsonl", "--scorers", "words", code=0).output
     parts = ("--scorers", "words", "--on", "processes:1", "--out", "parts")
     assert "3 runs" in score("runs.jsonl", *parts, code=0).output
+
+
+def test_the_same_run_in_two_files_is_one_run_and_is_said(engine):
+    """Rows without an id are one run if they are equal; rows with an id if that is equal."""
+    table = "question,contexts,answer\nWho founded A?,Ada did.,Ada\nWho founded B?,Bo did.,Bo\n"
+    Path("a.csv").write_text(table)
+    Path("b.csv").write_text(table.replace(",Bo\n", ",Cy\n"))
+    said = " ".join(score("a.csv", "b.csv", *UTILITY, code=0).output.split())
+    assert "3 runs are in ragguard.db; asked now" in said
+    assert "1 line has a run that an earlier line has" in said
+    assert StoreReader("ragguard.db").run_count() == 3
+    again = " ".join(score("a.csv", *UTILITY, code=0).output.split())
+    assert "2 runs are in ragguard.db, 2 of them were scored by an earlier command" in again
+    for name, answer in (("c.csv", "Ada"), ("d.csv", "Bo")):
+        Path(name).write_text(f"id,question,contexts,answer\n1,Who founded C?,Ada did.,{answer}\n")
+    said = score("c.csv", "d.csv", "--concurrency", 1, *UTILITY, code=0).output
+    assert "1 run is in ragguard.db" in said
+    assert "1 line has a run" in said
+    assert StoreReader("ragguard.db").run("1").answer == "Bo"
 
 
 def test_an_engine_that_is_not_there_is_said_once(here):

@@ -170,8 +170,11 @@ def test_a_table_becomes_run_lines(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("Q,ctx\nWho?,\"['a', 'b']\"\n", "score FILE.csv --map question=Q --map contexts=ctx"),
-        ("question,answer\nWho?,Ada\n", "columns for contexts, under names such as contexts, or: .*--map contexts=CON"),
+        ("Q,ctx\nWho?,\"['a', 'b']\"\n", "score FILE.csv --map question=Q --map contexts=ctx`"),
+        ("Q,ctx,gave,gold,n\nWho?,a,b,c,d\n",
+        "map question=Q --map contexts=ctx --map answer=gave --map reference=gold`"),
+        ("question,answer\nWho?,Ada\n", "FILE, columns: got 'question, answer'; allowed: a name for contexts, such as "
+        "contexts, or: .*--map contexts=CON"),
         ("question,contexts,question\na,b,c\n", "column: got 'question'; allowed: a name that only one column has"),
         ("question,contexts\n,a\n,b\n", "none of its first 2 lines could be read as a run; line 2, question: got ''"),
         ("question,contexts\n\xe4,a\n".encode("latin-1"), "iconv -f WINDOWS-1252"),
@@ -180,8 +183,8 @@ def test_a_table_becomes_run_lines(tmp_path):
         "as in the first line"),
         ("what is this\n", "a run file, traces or a trajectory in JSON, a store, or a table"),
         (b"\x89PNG\r\n\x1a\n\0\0", "a run file, traces or a trajectory in JSON, a store, or a table"),
-        ("question,contexts\nWho?,a\n".encode("utf-16"), "this is UTF-16, and `iconv -f UTF-16 -t UTF-8 FILE > NEW`"),
-        ('{"question": "q"}\n'.encode("utf-16-be"), "this is UTF-16, and `iconv"),
+        ("question,contexts\nWho?,a\n".encode("utf-16"), "got 'UTF-16'; allowed: UTF-8, which `iconv -f UTF-16 -t UTF-8 FILE > NEW`"),
+        ('{"question": "q"}\n'.encode("utf-16-be"), "got 'UTF-16'; allowed: UTF-8, which `iconv"),
         (b"PAR1 and nothing", "could not be read as Parquet"),
         ('{"question": 5, "contexts": ["a"]}\n', "question: got 5; allowed: a text"),
         ('{"question": "q", "contexts": [5]}\n', r"contexts\[0\]: got 5; allowed: a text"),
@@ -250,12 +253,32 @@ def test_an_id_that_is_there_twice_is_named_with_both_lines(tmp_path):
         assert str(line.problem).startswith(place)
 
 
-def test_cells_that_may_hold_several_contexts_are_said(tmp_path):
-    reading = RunReading(written(tmp_path / "a.csv", [{"question": "Who?", "contexts": "a | b"}]))
-    assert len(next(reading.lines()).run.steps[0].passages) == 1
-    assert "--separator '|' splits them" in next(iter(reading.remarks), "") or [*reading.lines()]
-    reading = RunReading(tmp_path / "a.csv", ReadOptions(separator="|"))
-    assert len(next(reading.lines()).run.steps[0].passages) == 2
+@pytest.mark.parametrize(
+    ("separator", "said"),
+    [("|", "--separator '|' "), (";", "--separator ';' "), ("\n\n", r"--separator $'\n\n' ")],
+)
+def test_cells_that_may_hold_several_contexts_are_said_with_what_splits_them(tmp_path, separator, said):
+    path = written(tmp_path / "a.csv", [{"question": "Who?", "contexts": f"a {separator} b"}])
+    reading = RunReading(path)
+    assert [len(line.run.steps[0].passages) for line in reading.lines()] == [1]
+    (remark,) = reading.remarks
+    assert said in remark
+    (line,) = RunReading(path, ReadOptions(separator=separator)).lines()
+    assert len(line.run.steps[0].passages) == 2
+
+
+def test_columns_that_are_not_read_are_said(tmp_path):
+    path = written(tmp_path / "a.csv", [{**PLAIN, "response": "Bo", "notes": "n"}])
+    reading = RunReading(path)
+    (line,) = reading.lines()
+    assert line.run.answer == PLAIN["answer"]
+    assert [*reading.remarks] == [
+        "answer is read from answer, not from response; --map answer=response changes that",
+        "columns not used, only kept as metadata: response, notes",
+    ]
+    reading = RunReading(path, ReadOptions(columns={"answer": "response"}))
+    assert [line.run.answer for line in reading.lines()] == ["Bo"]
+    assert [*reading.remarks] == ["columns not used, only kept as metadata: answer, notes"]
 
 
 def test_folders_that_hold_no_data(tmp_path):

@@ -129,7 +129,7 @@ def to_utf8(raw: bytes) -> str:
     """Returns how to make UTF-8 of a text that is UTF-16, as PowerShell writes it; "" for any other."""
     first = raw[:40]
     if first.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or first.count(0) * 2 >= max(2, len(first) - 1):
-        return "UTF-8; this is UTF-16, and `iconv -f UTF-16 -t UTF-8 FILE > NEW` makes it so"
+        return "UTF-8, which `iconv -f UTF-16 -t UTF-8 FILE > NEW` makes of UTF-16"
     return ""
 
 
