@@ -183,7 +183,8 @@ def test_a_table_becomes_run_lines(tmp_path):
         "as in the first line"),
         ("what is this\n", "a run file, traces or a trajectory in JSON, a store, or a table"),
         (b"\x89PNG\r\n\x1a\n\0\0", "a run file, traces or a trajectory in JSON, a store, or a table"),
-        ("question,contexts\nWho?,a\n".encode("utf-16"), "got 'UTF-16'; allowed: UTF-8, which `iconv -f UTF-16 -t UTF-8 FILE > NEW`"),
+        ("question,contexts\nWho?,a\n".encode("utf-16"), "got 'UTF-16'; allowed: UTF-8, which `iconv -f UTF-16 "
+        "-t UTF-8 FILE > NEW` makes"),
         ('{"question": "q"}\n'.encode("utf-16-be"), "got 'UTF-16'; allowed: UTF-8, which `iconv"),
         (b"PAR1 and nothing", "could not be read as Parquet"),
         ('{"question": 5, "contexts": ["a"]}\n', "question: got 5; allowed: a text"),
