@@ -33,8 +33,9 @@ _MEASURED_S = 2.0
 """Seconds that the prompts of the measurement would take one after the other, by the first call's latency."""
 _PATIENCE_S = 5.0
 """Seconds after which the measurement is given up."""
-_ONCE = Patience(attempts=1)
-"""Nothing is repeated but what a server asks to repeat later, so that one that is not there is said at once."""
+_ONCE = Patience(attempts=1, total=8.0)
+"""Repeats only what a server asks to repeat within seconds, so that one that is not there, or says to come back much
+later, is said at once."""
 _EXACTNESS = {
     "first_token": "the first token of each label",
     "sequence": "each whole label",
@@ -197,7 +198,7 @@ async def _speed(engine: Engine, prompts: PromptSet, findings: Findings, some: i
 
 
 async def cost_of_a_hop(address: str) -> str:
-    """Returns what scoring a run of one hop with five passages takes, by two short requests; raises EngineError."""
+    """Returns what scoring a run of one hop with five passages takes, by two short questions; raises EngineError."""
     findings = Findings(quiet=True)
     async with aclosing(Retry(open_engine(address), _ONCE)) as engine:
         info = await engine.info()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import socket
 from functools import partial
+from pathlib import Path
 
 import pytest
 from support.commands import ragguard
 from support.fake_model import FakeModel
 from support.misbehaving_server import Reply, serving
 
+from ragguard.cli.doctor import cost_of_a_hop
 from ragguard.runtime.faults import NOTICES
 
 doctor = partial(ragguard, "doctor")
@@ -166,6 +169,37 @@ def test_header_before_the_command_goes_to_the_server_and_a_wait_that_it_asks_fo
         result = ragguard("--header", "api-key: gateway-key", "doctor", url, code=0)
     assert "gateway-key" not in result.output
     assert os.environ["RAGGUARD_HEADERS"] == "X-Team: search"  # as before the command
+
+
+def test_a_server_that_asks_to_wait_for_long_is_said_at_once():
+    asked = []
+
+    def handle(request):
+        asked.append(request.path)
+        return Reply({"error": {"message": "Rate limit reached"}}, 429, {"retry-after": "20"})
+
+    with serving(handle) as url:
+        result = doctor(url, code=1)
+    assert "Rate limit reached" in result.output
+    assert "429" in result.output
+    assert len(asked) < 5, "none of them is waited for"
+
+
+@pytest.mark.parametrize(
+    "model", [FakeModel(), FakeModel(face="openai"), FakeModel(face="openai", top=0, many="refused")]
+)
+def test_the_cost_of_a_hop_takes_as_many_requests_as_the_page_says(model):
+    asked = []
+
+    def handle(request):
+        asked.append(request.path)
+        return model.handle(request)
+
+    with serving(handle) as url:
+        asyncio.run(cost_of_a_hop(url))
+    page = " ".join((Path(__file__).parents[2] / "docs/how-to/init.md").read_text().split())
+    least, most = map(int, re.search(r"takes (\d+) to (\d+) short requests", page).groups())
+    assert least <= len(asked) <= most
 
 
 def test_examination_shows_each_figure_keeps_the_record_and_ends_with_1_where_something_failed(
