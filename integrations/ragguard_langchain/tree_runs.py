@@ -76,8 +76,8 @@ class TreeRun(PipelineRun):
         error: BaseException | None = None,
     ) -> None:
         """Ends the run with its tree, unless other code ends the run or the run waits to be resumed."""
-        if status == "ok" and self.name and not self.first_query:
-            self.recorder.here.calls.seen("chain", self.name)
+        if status in ("ok", "error") and self.name and not self.first_query:
+            self.recorder.here.calls.seen("chain" if status == "ok" else "failed chain", self.name)
         thread = self.names.thread
         waits = self.interrupted or (bool(thread) and (answer.calls_tools or status != "ok"))
         if not self.begun:

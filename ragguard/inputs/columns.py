@@ -47,7 +47,7 @@ _LIKE: Mapping[str, re.Pattern[str]] = {
         ("question", "question|query|prompt|^q$"),
     )
 }
-"""What the name of a column suggests that it holds, for the command in an error; the first that fits counts."""
+"""The words in a column's name that suggest what it holds, for the command in an error; the first that fit count."""
 _SEPARATORS = ("|", ";", "\n\n")
 """The texts that may stand between contexts in one cell; they are only named, since a text may hold them as well."""
 _NOTE = re.compile(r"""\[[^\["'{\]]*\]\s*[^\s\]]""")

@@ -9,6 +9,7 @@ from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_classic.retrievers.document_compressors import DocumentCompressorPipeline
 from langchain_core.documents.compressor import BaseDocumentCompressor
 from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool, ToolException, tool
 from langgraph.types import Command
 from support.captured import ids
@@ -216,3 +217,16 @@ async def test_passage_that_a_reranker_leaves_out_stays_a_candidate(captured, co
     step = captured.step
     assert ids(step.passages) == ["shelf-3", "shelf-2"]
     assert ids(step.candidates) == ["shelf-0", "shelf-1", "shelf-2", "shelf-3"]
+
+
+def test_an_agent_whose_first_model_call_fails_was_seen(rg):
+    """flush() then says what failed, and not that the RagGuard is not attached."""
+
+    def fails(messages):
+        raise ConnectionError("no server")
+
+    with pytest.raises(ConnectionError):
+        RunnableLambda(fails).with_config(run_name="asks").invoke(
+            "Where?", {"callbacks": [RagGuardCallback(rg)], "metadata": {"ragguard_references": ["Oslo"]}}
+        )
+    assert "instead of retrievals: failed chain 'asks'" in rg.recorder.here.calls.what_to_do()
