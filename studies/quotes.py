@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ragguard.analysis.tables import Table
-from ragguard.cli.quotes import AskedQuestion
+from ragguard.cli.quotes import AskedQuestion, Sentence
+from ragguard.records import Passage
+from ragguard.text.chunks import HEADING
 from ragguard.text.search import Index, terms
 
 
@@ -40,8 +42,11 @@ def read(path: Path) -> Iterator[SelectedSentences]:
 
 
 def _quoted(item: SelectedSentences) -> int:
-    worths = AskedQuestion(item.question).worths(item.sentences, item.title)
-    return worths.index(max(worths))
+    question, passage = AskedQuestion(item.question), Passage("", metadata={HEADING: item.title})
+    worths = question.worths(item.sentences, item.title)
+    ranked = [Sentence(text, passage, worth) for text, worth in zip(item.sentences, worths, strict=True)]
+    chosen = question.chosen(ranked)
+    return next(at for at, sentence in enumerate(ranked) if sentence is chosen)
 
 
 def _by_bm25(item: SelectedSentences) -> int:

@@ -90,7 +90,7 @@ class AskedQuestion:
 
     def wants(self, sentence: str) -> bool | None:
         """Returns whether a sentence holds a number, a date or a name, if that is asked for; None if nothing is."""
-        return self.kind and self.kind.form.search(sentence) is not None
+        return self.kind and self.kind.is_in(sentence)
 
     def counts(self, text: str) -> set[str]:
         """Returns the numbers of what the question counts: 112 in "112 large berths" and in "berths: 112"."""
@@ -144,8 +144,22 @@ class AskedQuestion:
 
     def best_part(self, passage: Passage) -> str:
         """Returns the sentence of a passage that fits best."""
-        best = max(self.ranked(passage), key=lambda sentence: sentence.worth, default=None)
+        best = self.chosen(self.ranked(passage))
         return passage.text if best is None else best.text
+
+    def chosen(self, ranked: Sequence[Sentence]) -> Sentence | None:
+        """Returns the sentence that fits best; of its passage rather one that says something of what is asked, and one
+        that has the number, date or name which is asked for."""
+        best = max(ranked, key=lambda sentence: sentence.worth, default=None)
+        if best is None:
+            return None
+        beside = [one for one in ranked if one.passage is best.passage and not self.open_words(one)]
+        if self.open_words(best):  # of its subject, a neighbour may say more
+            best = max(beside, key=lambda sentence: sentence.worth, default=best)
+        if self.wants(best.text) is False:
+            with_kind = [sentence for sentence in beside if self.wants(sentence.text)]
+            best = max(with_kind, key=lambda sentence: sentence.worth, default=best)
+        return best
 
     def evidence(self, passages: Sequence[Passage]) -> QuoteEvidence:
         """Returns the sentences of some passages, the best passage first, that fit this question."""
@@ -156,17 +170,14 @@ class AskedQuestion:
             for (passage, _), share in zip(held, shares, strict=True)
             for sentence in self.ranked(passage)
         ]
-        best = max(ranked, key=lambda sentence: sentence.worth, default=None)
-        if best and self.open_words(best):  # of its subject, a neighbour may say more
-            beside = [one for one in ranked if one.passage is best.passage and not self.open_words(one)]
-            best = max(beside, key=lambda sentence: sentence.worth, default=best)
+        best = self.chosen(ranked)
         known = set().union(*(words for _, words in held))
         names = [content_words(name) for name in self._names(passages)]
         around = next((words for passage, words in held if best and passage is best.passage), set())
         fit = Fit.GOOD
         if best is None or any(name and stem(name[-1]) not in known for name in names):
             fit = Fit.NONE
-        elif max(shares) < ENOUGH:
+        elif max(shares) < ENOUGH or (names and not self._asked_of(names) & known):
             fit = Fit.POOR if known & set(self.terms) else Fit.NONE
         return QuoteEvidence(
             question=self,
@@ -176,6 +187,11 @@ class AskedQuestion:
             elsewhere=[word for word in self.words if stem(word) in known - around],
             fit=fit,
         )
+
+    def _asked_of(self, names: Sequence[Sequence[str]]) -> set[str]:
+        """Returns what a question asks of its names: "join" of "When did Grete Holm join?"; the names, if nothing."""
+        of_names = {stem(word) for name in names for word in name}
+        return set(self.terms) - of_names or of_names
 
     def _names(self, passages: Sequence[Passage]) -> list[str]:
         """Returns the names in the question, those without a capital by the passages, which never write them small."""

@@ -340,11 +340,13 @@ class Trial:
             for item in hop.passages
         ]
         verdicts = [f"[{COLOURS[item.tone]}]{as_markup(item.verdict.words)}[/]" for item in hop.passages]
+        if hop.number > 1:  # a follow-up quotes what answers its own query
+            question = AskedQuestion(hop.step.query, self.search)
         parts = [as_markup(question.best_part(item.passage)) for item in hop.passages]
         columns = [
             Column("", [f"{hop.number}.{item.rank}" for item in hop.passages]),
             Column(
-                "the part that fits best",
+                "its sentence that fits best",
                 parts,
                 least=30,
             ),

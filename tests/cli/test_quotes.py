@@ -42,6 +42,32 @@ def test_the_sentence_that_answers_is_quoted_and_none_disagrees(searches, folder
     assert (found.fit, list(found.rivals)) == (Fit.GOOD, [])
 
 
+_SLIPWAY = (
+    "The slipway was relaid in May 2017 by Harrow Brothers. The work cost 12,400 euro and lasted six weeks."
+)
+_OFFICERS = "The treasurer, Grete Holm, will present the accounts on 30 January 2025. She keeps the books."
+
+
+@pytest.mark.parametrize(("text", "question", "quote", "fit"), [
+    (_SLIPWAY, "How much did the slipway cost?", "The work cost 12,400 euro and lasted six weeks.", Fit.GOOD),
+    (_SLIPWAY, "What did the work on the slipway cost?", "The work cost 12,400 euro and lasted six weeks.", Fit.GOOD),
+    (_SLIPWAY, "When was the slipway relaid?",
+     "The slipway was relaid in May 2017 by Harrow Brothers.", Fit.GOOD),
+    (_OFFICERS, "When did Grete Holm join?",
+     "The treasurer, Grete Holm, will present the accounts on 30 January 2025.", Fit.POOR),
+    (_OFFICERS, "When does Grete Holm present the accounts?",
+     "The treasurer, Grete Holm, will present the accounts on 30 January 2025.", Fit.GOOD),
+])  # fmt: skip
+def test_a_sentence_with_what_is_asked_for_is_preferred_and_a_name_by_itself_answers_nothing(
+    text, question, quote, fit
+):
+    passage = Passage(text, "notes.md#1")
+    asked = AskedQuestion(question, Search([passage]))
+    found = asked.evidence([passage])
+    assert (found.best.text, found.fit) == (quote, fit)
+    assert asked.best_part(passage) == quote, "the table shows the sentence that is quoted"
+
+
 @pytest.mark.parametrize(("folder", "text", "stated"), [
     (NOTES, "How many days of paid leave does a full-time employee get?", {"25 days", "28 days"}),
     (CLUB, "How much does an adult pay a year?", {"180 pounds", "210 pounds"}),
