@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ragguard.capture.call_paths import CallPath, task_path
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import DeclaredTools
 from ragguard.capture.events import Branch
@@ -87,6 +88,7 @@ class Operation:
         self.kind, self.tags, self.run, self.around = kind, tags, run, around
         self.name = str(tags.get("haystack.component.name") or tags.get("haystack.tool.name") or "")
         self.number = next(_numbers)
+        self.path: CallPath = (*(around.path if around else task_path()), self.number)
         self.given: Mapping[str, Any] = {}
         self.result: Any = None
         self.started_ns = time.time_ns()
@@ -240,7 +242,7 @@ class Operations:
             branch = (tool.around.number if tool.around else -1, tool.number)
         self.recorder.step_started(
             step_id, run.id, query, tool="" if tool is None else tool.name, name=operation.name, turn=(branch,),
-            metadata=metadata, followed=True,
+            metadata=metadata, followed=True, path=operation.path,
             started_ns=operation.started_ns,
         )  # fmt: skip
         around: Operation | None = operation
@@ -257,7 +259,7 @@ class Operations:
             run.asks_model = True
             if (agent := operation.enclosing(AGENT)) is not None:
                 agent.requests = [call for one in replies for call in getattr(one, "tool_calls", None) or ()]
-            run.asked(operation.number, operation.given)
+            run.asked(operation.number, operation.given, operation.path)
             run.replied(operation.number, replies)
 
     def _end(self, run: HaystackRun, error: BaseException | None) -> None:

@@ -113,6 +113,7 @@ def _call(tree: CallTree, open_call: OpenCall, metadata: Mapping[str, Any]) -> C
     return CurrentCall(
         tree.recorder, open_call.run.id, open_call.tool, open_call.turn, within=open_call.step_id, about=about,
         names=open_call.run.names, begin=open_call.run.retrieves, ended=open_call.note_step,
+        path=open_call.path,
     )  # fmt: skip
 
 

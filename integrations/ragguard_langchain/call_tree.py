@@ -13,6 +13,7 @@ from uuid import UUID
 
 from langchain_core.runnables.config import var_child_runnable_config
 
+from ragguard.capture.call_paths import task_path
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.handle import innermost
@@ -176,14 +177,20 @@ class CallTree:
         named = metadata and (RUN_ID in metadata or RESUME in metadata)
         return not named and innermost(self.recorder) is None
 
-    def run_of_model(self, parent_id: UUID | None, *, asked: bool = False) -> PipelineRun | None:
-        """Returns the run in which a model is `asked`, or has replied, in the call with this id; None outside of any
-        run."""
+    def run_of_model(self, parent_id: UUID | None) -> PipelineRun | None:
+        """Returns the run in which a model has replied in the call with this id; None outside of any run."""
         if (call := self.parent(parent_id)) is not None:
-            call.messages += asked
             return call.run
         handle = innermost(self.recorder)
         return None if handle is None else PipelineRun(self.recorder, handle.id, owned=False)
+
+    def model_asked(self, id: UUID, parent_id: UUID | None, given: object) -> None:
+        """Notes that a model is asked in the call with the id `parent_id`, or in plain code inside a run."""
+        if (call := self.parent(parent_id)) is not None:
+            call.messages += 1
+            call.run.asked(id, given, call.path)
+        elif (handle := innermost(self.recorder)) is not None:
+            PipelineRun(self.recorder, handle.id, owned=False).asked(id, given, task_path())
 
     def guard_decided(self, parent_id: UUID | None, verdict: Verdict, query: str, tool_call: str) -> None:
         """Records a guard's decision that was made in the call with this id, or in plain code inside a run: it is about

@@ -222,16 +222,14 @@ class RagGuardCallback(BaseCallbackHandler):
     ) -> None:
         """Notes that a model is asked for a message: the tool calls of one message are parallel, those of the next
         message follow. Of what was retrieved, those passages count as read that stand in the messages."""
-        if run := self.tree.run_of_model(parent_run_id, asked=True):
-            run.asked(run_id, messages)
+        self.tree.model_asked(run_id, parent_run_id, messages)
 
     @never_raises
     def on_llm_start(
         self, /, serialized: Any, prompts: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
     ) -> None:
         """Notes that a model of texts is asked."""
-        if run := self.tree.run_of_model(parent_run_id, asked=True):
-            run.asked(run_id, prompts)
+        self.tree.model_asked(run_id, parent_run_id, prompts)
 
     @never_raises
     def on_llm_end(

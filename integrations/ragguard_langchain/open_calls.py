@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from ragguard.capture.call_paths import CallPath, task_path
 from ragguard.capture.documents import snapshot, unpacked
 from ragguard.capture.events import TurnKey
 from ragguard.capture.model_calls import TOOL_CALL
@@ -62,8 +63,11 @@ class OpenCall:
         if around is None:
             self.members: set[UUID] = set()
             """The open calls below a root."""
+            self.path: CallPath = (id.int,) if run.owned else (*task_path(), id.int)
+            """The calls around this one, and itself."""
             return
         self.root, self.turn, self.graph_node = around.root or around, around.turn, around.graph_node
+        self.path = (*around.path, id.int)
         self.step_id, self.tool_call, self.tool = around.step_id, around.tool_call, around.tool
 
     def branch(self, around: OpenCall, group: object, id: object) -> None:
@@ -109,7 +113,7 @@ class OpenCall:
         run.recorder.step_started(
             self.step_id, run.id, query, within=within, tool=self.tool, name=name, turn=self.turn,
             metadata=about, started_ns=started_ns, trace=trace or (run.trace if whole else "here"), top_k=top_k,
-            followed=True,
+            followed=True, path=self.path,
         )  # fmt: skip
         return self.step_id
 

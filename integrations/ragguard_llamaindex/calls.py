@@ -27,6 +27,7 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.tools import BaseTool
 from llama_index.core.workflow import Event, Workflow
 
+from ragguard.capture.call_paths import CallPath, task_path
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.events import TurnKey
 from ragguard.capture.handle import RunHandle
@@ -142,6 +143,8 @@ class Call:
     """The id that the model gave to the call of a tool that this call is a part of."""
     turn: TurnKey = ()
     """The parallel branches that the call is in."""
+    path: CallPath = ()
+    """The calls around this one, and itself."""
     replies = 0
     """The number of times that a workflow has asked a model; the tool calls of one reply are parallel."""
     asked = ""
@@ -223,6 +226,7 @@ def inner_call(
     """Returns a call inside another one, with the state that it inherits."""
     call = Call(span_id, kind)
     call.run, call.parent = around.run, around
+    call.path = (*(around.path or task_path()), span_id)
     for name in _INHERITED:
         setattr(call, name, getattr(around, name))
     call.tool = around.names.get(id(instance)) or around.tool

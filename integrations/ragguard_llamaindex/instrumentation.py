@@ -151,6 +151,7 @@ def current_call() -> CurrentCall | None:
             return CurrentCall(
                 handler.spans.recorder, call.run.id, call.tool, call.turn, within=call.step_id, names=call.run.names,
                 about=step_metadata(call), begin=partial(_begin, handler.spans, call), ended=partial(_ended, call),
+                path=call.path,
             )  # fmt: skip
     return None
 

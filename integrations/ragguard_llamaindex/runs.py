@@ -243,6 +243,7 @@ class RunWriter:
             turn=call.turn, started_ns=call.started_ns,
             trace=None if within else span_of(call.id, retrieval=True) or "here",
             metadata=None if within else step_metadata(call, retriever), top_k=call.top_k, followed=True,
+            path=call.path,
         )  # fmt: skip
         return call.step_id
 

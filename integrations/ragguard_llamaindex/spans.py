@@ -19,6 +19,7 @@ from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.workflow import InputRequiredEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
+from ragguard.capture.call_paths import task_path
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CaptureOptions
 from ragguard.capture.handle import innermost, status_of
@@ -201,7 +202,7 @@ class Spans:
             self.runs.hold(call)  # it may end after the user has left `with rg.run(...)`
         elif kind is Kind.SYNTHESIS and (isinstance(instance, NoText) or not nodes_in(arguments)):
             # It answers without a model: nothing is read.
-            call.run.asked(span_id, ())
+            call.run.asked(span_id, (), call.path)
         elif kind is Kind.TOOL:
             self.runs.tool_began(call)
         self._opened(call)
@@ -216,7 +217,7 @@ class Spans:
         asked[span_id] = around.run
         if len(asked) > OPEN_KEPT:
             asked.pop(next(iter(asked)), None)
-        around.run.asked(span_id, prompt_of(arguments))
+        around.run.asked(span_id, prompt_of(arguments), around.path or task_path())
 
     @never_raises
     def replied(self, span_id: str, response: object) -> None:
@@ -226,6 +227,7 @@ class Spans:
 
     def _enter_root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
         call = Call(span_id, kind)
+        call.path = (span_id,)
         given = arguments.get("str_or_query_bundle")
         asked = call.asked = given if type(given) is str else asked_in(kind, arguments)
         run_id, name, started_ns = hexadecimal(span_id), type(instance).__name__, time.time_ns()

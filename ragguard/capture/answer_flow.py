@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ragguard.capture.call_paths import CallPath
 from ragguard.capture.passage_search import PassageSearch, words
 from ragguard.capture.shapes import ModelContent
 
@@ -32,6 +33,7 @@ class ModelCall:
 
     number: int
     given: Texts
+    path: CallPath = ()
     reply: Texts | None = None
     _input: ModelContent | None = None
     _reply: tuple[Texts, ModelContent] | None = None

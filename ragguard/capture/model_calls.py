@@ -23,7 +23,9 @@ from itertools import takewhile
 from typing import Any, TypeAlias
 
 from ragguard.capture.answer_flow import NOTHING_GIVEN, Flow, ModelCall, Texts
+from ragguard.capture.call_paths import CallPath
 from ragguard.capture.events import Delivered, StepEnded
+from ragguard.capture.passage_copies import PassageCopies
 from ragguard.capture.passage_search import PassageSearch
 from ragguard.records import Decision, Passage, RetrievalStep
 from ragguard.runtime.faults import NOTICES
@@ -102,6 +104,7 @@ class EndedStep:
     event: StepEnded
     first: int
     """The number of the first model call that may have read it."""
+    path: CallPath = ()
     bodies: Bodies | None = None
     is_followed: bool = True
     """True if its passages are sought in the inputs of model calls."""
@@ -116,6 +119,17 @@ class EndedStep:
     """The candidates that the search looks for."""
     moved: int | None = None
     """The number of places by which the step moves in its run; None until the run has ended."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The turn, and the place in the run as far as it is known."""
+        step = self.event.step
+        return step.turn, step.index + (self.moved or 0)
+
+    @property
+    def request(self) -> str:
+        """The id of the tool call in which the retrieval was made; '' where it is not known."""
+        return str(self.event.step.metadata.get(TOOL_CALL, ""))
 
     def sought(self, rewritings: Sequence[Rewriting] = (), steps: Iterable[EndedStep] = ()) -> PassageSearch:
         """Returns the search for the passages that guards have left, in every form in which a prompt may hold them, and
@@ -155,6 +169,8 @@ class ModelCalls:
         self.has_ended = False
         """True once the run has ended, so that a reply which has not come is not known."""
         self.rewritings: deque[Rewriting] = deque(maxlen=REWRITINGS_KEPT)
+        self._searches: list[tuple[EndedStep, PassageSearch]] = []
+        """The searches for the passages of all retrievals, at the last look."""
         self._flow: tuple[tuple[object, ...], Flow] | None = None
 
     def retrieved(
@@ -163,14 +179,16 @@ class ModelCalls:
         event: StepEnded,
         bodies: Bodies | None = None,
         *,
+        path: CallPath = (),
         followed: bool = True,
         ok: bool = True,
     ) -> None:
         """Notes a retrieval that has ended, and whether it is `ok`; one that is not `followed` is remembered for guards
         only."""
         self.steps[step_id] = EndedStep(
-            event, first=self.asked_so_far, bodies=bodies, is_followed=followed and ok, by_framework=followed
-        )
+            event, first=self.asked_so_far, path=path, bodies=bodies, is_followed=followed and ok,
+            by_framework=followed,
+        )  # fmt: skip
         if len(self.steps) > STEPS_KEPT:
             del self.steps[next(iter(self.steps))]
 
@@ -182,11 +200,11 @@ class ModelCalls:
             Rewriting(by=by, given=given, gave=gave, bodies=bodies, after=self.asked_so_far)
         )
 
-    def asked(self, key: object, given: Texts) -> list[str]:
+    def asked(self, key: object, given: Texts, path: CallPath = ()) -> list[str]:
         """Notes that a model is asked; returns the ids of the retrievals that ended since one was asked before."""
         since = takewhile(lambda item: item[1].first == self.asked_so_far, reversed(self.steps.items()))
         unread = [step_id for step_id, step in since if step.is_followed]
-        self._calls[key] = ModelCall(self.asked_so_far, given)
+        self._calls[key] = ModelCall(self.asked_so_far, given, path)
         self.asked_so_far += 1
         if len(self._calls) > MOST_CALLS:
             NOTICES.once("more model calls than are kept", _FORGOTTEN)
@@ -239,16 +257,17 @@ class ModelCalls:
         if not later:
             return _delivered(None, is_unknown=True)
         flow = self._flow_of(calls)
+        copies = PassageCopies(ended, search, self._searches)
         read: dict[int, str] = {}
         begun: set[int] = set()
         for call in (one for one in later if one in flow.counts):
             places = search.places_in(flow.newest_first(call, ended.first))
-            begun |= places.begun
-            read = (
-                places.whole | read
-                if not read
-                else read | {number: text for number, text in places.whole.items() if number not in read}
-            )
+            foreign = copies.of_others(call)
+            begun |= places.begun - foreign
+            whole = {number: text for number, text in places.whole.items() if number not in foreign}
+            read |= {
+                number: text for number, text in copies.in_order(call, whole).items() if number not in read
+            }
             if len(read) == len(search.with_words):
                 break
         missing = search.with_words - read.keys()
@@ -265,7 +284,7 @@ class ModelCalls:
         for call in later if missing else ():
             if call in flow.counts:
                 continue
-            there = search.places_in(call.input.texts).whole.keys() & missing
+            there = search.places_in(call.input.texts).whole.keys() & missing - copies.of_others(call)
             if call in flow.unknown:
                 unknown = unknown or bool(there)
             else:
@@ -312,7 +331,8 @@ class ModelCalls:
         steps = self._all_steps()
         state = (self.asked_so_far, replies, len(steps), self.answer, self.has_ended)
         if self._flow is None or self._flow[0] != state:
-            searches = [(step.first, step.sought(self.rewritings, steps)) for step in steps]
+            self._searches = [(step, step.sought(self.rewritings, steps)) for step in steps]
+            searches = [(step.first, search) for step, search in self._searches]
             self._flow = state, Flow(calls, self.answer, searches, has_ended=self.has_ended)
         return self._flow[1]
 

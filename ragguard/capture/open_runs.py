@@ -238,8 +238,9 @@ class OpenRuns:
             if run.collected is not None:
                 run.collected.append(event)
             run.model_calls.retrieved(
-                retrieval.id, event, retrieval.bodies, followed=retrieval.followed, ok=status == "ok"
-            )
+                retrieval.id, event, retrieval.bodies, path=retrieval.path, followed=retrieval.followed,
+                ok=status == "ok",
+            )  # fmt: skip
             run.emitting += 1
         self.emit(run, event)
 

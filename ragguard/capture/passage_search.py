@@ -86,6 +86,14 @@ class PassageSearch:
         self._places: dict[str, Places] = {}
 
     @cached_property
+    def written(self) -> dict[str, list[int]]:
+        """The passages by their texts."""
+        written: dict[str, list[int]] = {}
+        for number, text in self._written:
+            written.setdefault(text, []).append(number)
+        return written
+
+    @cached_property
     def _forms(self) -> list[tuple[int, str, str]]:
         """The passages in every form of their texts: the index, the text and its words, the longest first."""
         forms = ((number, text, words.of(text)) for number, text in self._texts)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from ragguard.capture.answer_flow import Texts
+from ragguard.capture.call_paths import CallPath
 from ragguard.capture.decisions import Verdict, decision_about, merged_decision, steps_concerned
 from ragguard.capture.declarations import TOOL, warn_of_unknown
 from ragguard.capture.events import UNNAMED, RunEnded, RunNames
@@ -116,10 +117,10 @@ class PipelineRun:
         if self.first_reply is not None:
             self.recorder.model_replied(self.id, None, self.first_reply)
 
-    def asked(self, key: object, given: object) -> None:
-        """Notes that a model is asked, with its input in the framework's form. Of what was retrieved, those passages
-        count as read that stand in the input."""
-        self.recorder.model_asked(self.id, key, partial(content_in, given))
+    def asked(self, key: object, given: object, path: CallPath) -> None:
+        """Notes that a model is asked in the calls of the `path`, with its input in the framework's form. Of what was
+        retrieved, those passages count as read that stand in the input."""
+        self.recorder.model_asked(self.id, key, partial(content_in, given), path)
 
     def replied(self, key: object, reply: object) -> None:
         """Notes the reply of a model, in the framework's form."""

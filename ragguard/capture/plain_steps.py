@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ragguard.capture.call_paths import CallPath, task_path
 from ragguard.capture.decisions import Verdict, decision_about, is_about_passages
 from ragguard.capture.events import CALLER_ID, UNNAMED, RunNames, TurnKey
 from ragguard.capture.open_runs import BUDGET_MS, CapturedRun, OpenRun
@@ -26,16 +27,17 @@ class CurrentCall:
         self, recorder: Recorder, id: str, tool: str = "", turn: TurnKey = (), *, within: str = "",
         about: Mapping[str, Any] | None = None, names: RunNames = UNNAMED,
         begin: Callable[[str], None] = lambda query: None, ended: Callable[[str], None] = lambda step_id: None,
-        followed: bool = True,
+        followed: bool = True, path: CallPath = (),
     ) -> None:  # fmt: skip
         """Takes the run's id, and of the call its tool, the parallel branches that it is in, and the id of the
-        retrieval that it is `within`; `about` is the metadata of steps that are made here. `begin` opens the run, which
-        frameworks do with the first retrieval, and takes the query; `ended` takes in the id of a step that has ended,
-        so that the tool's output is not taken for another one. `followed` is true where the framework reports model
-        calls, by which it is known what of a retrieval was read; else that is what the code at hand reports."""
+        retrieval that it is `within`; `path` are the calls around it, and `about` is the metadata of steps that are
+        made here. `begin` opens the run, which frameworks do with the first retrieval, and takes the query; `ended`
+        takes in the id of a step that has ended, so that the tool's output is not taken for another one. `followed` is
+        true where the framework reports model calls, by which it is known what of a retrieval was read; else that is
+        what the code at hand reports."""
         self.recorder, self.id, self.names = recorder, id, names
         self.sampled = recorder.takes(id, names)
-        self._tool, self._turn, self._within, self._about = tool, turn, within, about
+        self._tool, self._turn, self._within, self._about, self._path = tool, turn, within, about, path
         self._begin, self._ended, self._followed = begin, ended, followed
 
     def retrieved(
@@ -125,6 +127,7 @@ class CurrentCall:
                 step_id, self.id, asked, within=self._within, tool=text_in(tool) or self._tool, name=name,
                 turn=self._turn if turn is None else turn, metadata=metadata,
                 started_ns=started_ns if type(started_ns) is int else 0, top_k=top_k, followed=self._followed,
+                path=self._path or task_path(),
             )  # fmt: skip
         except FAULTS as error:
             self.recorder.faults.note("retrieved", error)

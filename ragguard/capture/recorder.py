@@ -21,6 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ragguard.capture.answer_flow import Texts
+from ragguard.capture.call_paths import CallPath
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.events import CALLER_ID, UNNAMED, RunEnded, RunNames, RunStarted, StepAmended, TurnKey
 from ragguard.capture.model_calls import Bodies
@@ -254,9 +255,11 @@ class Recorder:
         self, step_id: str, run_id: str, query: str, *, within: str = "", tool: str = "", name: str = "",
         turn: int | TurnKey = (), metadata: Mapping[str, Any] | None = None, started_ns: int = 0,
         trace: TraceContext | Here | None = "here", top_k: int | None = None, followed: bool = False,
+        path: CallPath = (),
     ) -> None:  # fmt: skip
         """Opens a retrieval, which may be a part of the open retrieval `within`. `turn` is a turn, or the parallel
-        branches that the retrieval is in; `top_k` is how many passages the retriever is asked for. With `followed`
+        branches that the retrieval is in; `path` are the calls around it; `top_k` is how many passages the retriever is
+        asked for. With `followed`
         those passages count as read that stand in the inputs of the run's later model calls."""
         try:
             runs = self.here
@@ -271,6 +274,7 @@ class Recorder:
             retrieval = Retrieval(
                 step_id, run_id, query, started_ns or time.time_ns(), tool=tool, name=name, metadata=metadata,
                 trace=trace, top_k=top_k, followed=followed,
+                path=path,
             )  # fmt: skip
             runs.begin_step(run, retrieval, turn, within)
         except FAULTS as error:
@@ -349,15 +353,15 @@ class Recorder:
             run.model_calls.rewritten(by, frozenset(given), gave, bodies)
 
     @never_raises
-    def model_asked(self, run_id: str, key: object, given: Texts) -> None:
-        """Notes that a model is asked in an open run. Of what was retrieved before, those passages count as read whose
-        texts stand in what the model is `given`."""
+    def model_asked(self, run_id: str, key: object, given: Texts, path: CallPath = ()) -> None:
+        """Notes that a model is asked in an open run, in the calls of the `path`. Of what was retrieved before, those
+        passages count as read whose texts stand in what the model is `given`."""
         runs = self.here
         with runs.lock:
             run = runs.runs.get(run_id)
             if run is None or not run.sampled:
                 return
-            steps = run.model_calls.asked(key, given)
+            steps = run.model_calls.asked(key, given, path)
         for step_id in steps:
             runs.amend(StepAmended(run_id, step_id, partial(run.model_calls.read, step_id)))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from ragguard.capture.call_paths import CallPath
 from ragguard.capture.decisions import Verdict, joined_decision
 from ragguard.capture.events import RunEnded, RunStarted, StepEnded, TurnKey
 from ragguard.capture.model_calls import DELIVERED, UNKNOWN, Bodies
@@ -49,6 +50,7 @@ class Retrieval:
     turn: int = 0
     key: TurnKey = ()
     """The parallel branches that the retrieval is in."""
+    path: CallPath = ()
     ended_ns: int = 0
     status: Status = "open"
     error: str = ""

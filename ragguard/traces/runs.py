@@ -223,14 +223,15 @@ def _as_read(
     models = [record for record in records if record.kind == "model"]
     if not models:
         return list(steps)
+    paths = {one.span.span_id: tuple(around.span.span_id for around in one.around())[::-1] for one in records}
     moments: list[tuple[int, int, Any]] = [(step.ended_ns, 0, step) for step in found]
     moments += [(record.span.started_ns, 1, record) for record in models]
     for _, is_call, what in sorted(moments, key=lambda moment: moment[:2]):
         if not is_call:
             left = replace(what, candidates=what.passages)  # of what a reranker left, the model read some
-            calls.retrieved(what.id, StepEnded(left, run_id))
+            calls.retrieved(what.id, StepEnded(left, run_id), path=paths.get(what.id, ()))
         elif what.prompt is not None:
-            calls.asked(what.span.span_id, partial(as_it_is, what.prompt))
+            calls.asked(what.span.span_id, partial(as_it_is, what.prompt), paths[what.span.span_id])
             if what.reply is not None:
                 calls.replied(what.span.span_id, partial(as_it_is, what.reply))
     calls.ended(answer)

@@ -8,7 +8,7 @@ import pytest
 from support.captured import Captured
 
 from ragguard.capture.events import RunEnded
-from ragguard.capture.model_calls import JUDGED_ONLY, notice
+from ragguard.capture.model_calls import JUDGED_ONLY, TOOL_CALL, notice
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.shapes import content_in
 from ragguard.records import Decision, Dropped, Passage
@@ -42,13 +42,15 @@ class Script:
         self.recorder.run_started("run", "Who founded the firm?")
         self.count = 0
 
-    def found(self, *texts, id="step", followed=True):
-        self.recorder.step_started(id, "run", "founder", followed=followed)
+    def found(self, *texts, id="step", followed=True, path="", turn=(), request=""):
+        self.recorder.step_started(
+            id, "run", "founder", followed=followed, path=(*path,), turn=turn, metadata={TOOL_CALL: request}
+        )
         self.recorder.step_ended(id, [Passage(text, str(number)) for number, text in enumerate(texts)])
 
-    def asked(self, given, reply=None):
+    def asked(self, given, reply=None, path=""):
         self.count += 1
-        self.recorder.model_asked("run", self.count, partial(content_in, given))
+        self.recorder.model_asked("run", self.count, partial(content_in, given), (*path,))
         if reply is not None:
             self.recorder.model_replied("run", self.count, partial(content_in, reply))
 
@@ -149,6 +151,55 @@ def test_what_was_read(script, story):
         script.found(*what, id=str(number)) if isinstance(what, list) else script.asked(*what)
     replies = [what[1] for what in happened if isinstance(what, tuple)]
     assert script.answered(replies[-1]) == expected
+
+
+@pytest.mark.parametrize("order", ["abAB", "baBA", "aAbB", "bBaA", "abBA"])
+def test_copy_belongs_to_the_retrieval_of_its_own_branch(script, order):
+    for what in order:
+        match what:
+            case "a":
+                script.found(MOLDE, BERGEN, OSLO, id="a", path="ra")
+            case "b":
+                script.found(OSLO, BERGEN, MOLDE, id="b", path="rbc")
+            case "A":
+                script.asked(MOLDE, ADA, path="ra")
+            case "B":
+                script.asked(f"{OSLO} {BERGEN} {MOLDE}", OLAV, path="rb")
+    script.answered(f"{ADA} {OLAV}")
+    read = {step.id: [one.text for one in step.passages] for step in script.captured.run.steps}
+    assert read == {"a": [MOLDE], "b": [OSLO, BERGEN, MOLDE]}
+    assert not any(JUDGED_ONLY in step.metadata for step in script.captured.run.steps)
+
+
+def test_passages_that_only_another_branch_was_given_were_read_there(script):
+    script.found(OSLO, id="a", path="ra")
+    script.found(BERGEN, id="b", path="rb")
+    script.asked(f"{BERGEN} {OSLO}", ADA, path="rb")
+    assert script.answered(ADA) == [[OSLO], [BERGEN]]
+
+
+COPIES = {
+    "one after the other": (f"{OSLO} {BERGEN} {MOLDE} {OSLO} {BERGEN}", [MOLDE, OSLO, BERGEN]),
+    "in an order of its own": (f"{OSLO} {BERGEN} {BERGEN} {MOLDE} {OSLO}", [BERGEN, MOLDE, OSLO]),
+    "once each, so that it cannot be told": (f"{OSLO} {BERGEN} {MOLDE}", [MOLDE, OSLO, BERGEN]),
+}
+
+
+@pytest.mark.parametrize("case", COPIES)
+def test_copy_of_an_earlier_hop_is_no_place_of_a_later_one(script, case):
+    given, expected = COPIES[case]
+    script.found(OSLO, BERGEN, id="a")
+    script.found(MOLDE, OSLO, BERGEN, id="b")
+    script.asked(given, ADA)
+    assert script.answered(ADA) == [[OSLO, BERGEN], expected]
+
+
+@pytest.mark.parametrize(("requests", "expected"), [(("", ""), [OSLO, BERGEN]), (("a", "b"), [BERGEN, OSLO])])
+def test_copies_of_parallel_hops_are_told_apart_by_their_tool_calls(script, requests, expected):
+    script.found(OSLO, BERGEN, id="a", turn=0, request=requests[0])
+    script.found(OSLO, BERGEN, id="b", turn=0, request=requests[1])
+    script.asked(f"{OSLO} {BERGEN} {BERGEN} {OSLO}", ADA)
+    assert script.answered(ADA) == [[OSLO, BERGEN], expected]
 
 
 def test_what_was_only_judged_is_counted_and_said(script):

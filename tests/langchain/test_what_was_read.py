@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from types import SimpleNamespace
 from typing import Any, TypedDict
 
@@ -14,7 +15,10 @@ from langchain_classic.retrievers.document_compressors import LLMChainExtractor
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableLambda
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnablePassthrough
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
@@ -48,6 +52,62 @@ def test_extracts_of_a_compressor_are_what_was_read(captured, config):
     assert captured.read == [[extract]]
     assert captured.run.steps[0].candidates[0].text == extract
     assert len(captured.run.steps[0].candidates) == 2
+
+
+class FixedRetriever(BaseRetriever):
+    texts: list[str]
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return [Document(text) for text in self.texts]
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_chains_that_find_the_same_documents_each_read_their_own(captured, config, parallel):
+    def chain(texts: list[str], count: int, reply: str) -> Any:
+        context = FixedRetriever(texts=texts) | (
+            lambda found: "\n".join(one.page_content for one in found[:count])
+        )
+        prompt = ChatPromptTemplate.from_template("{context}\n{question}")
+        return (
+            {"context": context, "question": RunnablePassthrough()} | prompt | says(reply) | StrOutputParser()
+        )
+
+    first, second = chain([OSLO, BERGEN], 1, "Ada Berg."), chain([BERGEN, OSLO], 2, "Olav Dahl.")
+    both = RunnableParallel(first=first, second=second)
+    if not parallel:
+        both = RunnablePassthrough.assign(first=lambda given: first.invoke(given["question"])) | (
+            lambda given: {"first": given["first"], "second": second.invoke(given["question"])}
+        )
+    whole = both | (lambda given: {"answer": f"{given['first']} {given['second']}"})
+    whole.invoke(QUESTION if parallel else {"question": QUESTION}, config)
+    assert sorted(captured.read) == sorted([[OSLO], [BERGEN, OSLO]])
+    assert {len(step.passages): step.k for step in captured.run.steps} == {1: 1, 2: None}
+
+
+def test_parallel_sub_agents_each_read_in_the_order_of_their_own_prompts(captured, config):
+    gate, found = threading.Barrier(2), {"Oslo": [OSLO, BERGEN], "Bergen": [BERGEN, OSLO]}
+
+    @tool(response_format="content_and_artifact")
+    def search(query: str) -> tuple[str, list[Document]]:
+        """Searches."""
+        gate.wait(10)
+        return "\n".join(found[query]), [Document(text) for text in found[query]]
+
+    @tool
+    def ask(question: str) -> str:
+        """Asks a sub-agent."""
+        agent = create_agent(says(call("search", query=question), f"done {question}"), [search])
+        return str(agent.invoke({"messages": [("user", question)]})["messages"][-1].content)
+
+    requests = AIMessage(
+        "", tool_calls=[{"name": "ask", "args": {"question": one}, "id": one} for one in found]
+    )
+    agent = create_agent(says(requests, "Ada and Olav."), [ask])
+    for _ in range(5):
+        captured.events.clear()
+        agent.invoke({"messages": [("user", QUESTION)]}, config)
+        read = {step.query: [one.text for one in step.passages] for step in captured.run.steps}
+        assert read == found
 
 
 def test_search_of_plain_code_in_a_graph_follows_the_same_rule(captured, config):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.postprocessor import MetadataReplacementPostProcessor, PrevNextNodePostprocessor
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.retrievers import AutoMergingRetriever
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
-from support.llamaindex_parts import QUESTION, FixedRetriever, ListRetriever, Says, call, scripted
+from support.llamaindex_parts import QUESTION, FixedRetriever, ListRetriever, Says, call, nodes, scripted
 
+from ragguard.capture.handle import RunHandle
 from ragguard.capture.model_calls import REWRITTEN
 
 
@@ -96,3 +100,26 @@ def test_parent_that_was_merged_of_its_chunks_was_read(recorder, captured):
 def test_refining_reads_in_the_order_of_its_calls(recorder, captured):
     answered(ListRetriever(count=3), mode="refine")
     assert captured.read == [[f"shelf {n} about {QUESTION}" for n in range(3)]]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_engines_that_find_the_same_nodes_each_read_their_own(recorder, captured, at_once):
+    class First(BaseNodePostprocessor):
+        def _postprocess_nodes(self, nodes, query_bundle=None):
+            return nodes[:1]
+
+    found = nodes("shelf", 3)
+    first = RetrieverQueryEngine.from_args(
+        FixedRetriever(found[::-1]), llm=Says(text="Ada"), node_postprocessors=[First()]
+    )
+    second = RetrieverQueryEngine.from_args(FixedRetriever(found), llm=Says(text="Olav"))
+    with RunHandle(recorder, QUESTION) as run:
+        if at_once:
+            await asyncio.gather(first.aquery("first"), second.aquery("second"))
+        else:
+            first.query("first")
+            second.query("second")
+        run.answered("Ada and Olav")
+    texts = [one.text for one in found]
+    read = {step.query: ([one.text for one in step.passages], step.k) for step in captured.run.steps}
+    assert read == {"first": (texts[2:], 1), "second": (texts, None)}
