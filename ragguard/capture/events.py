@@ -44,6 +44,8 @@ class Delivered(NamedTuple):
     """Entries that are set in the step's metadata; None removes one."""
     moved: int = 0
     """The number of places by which the step moves in its run."""
+    of: int | None = None
+    """The number of passages that retrieval and guards had left before; None: as many as the step has now."""
 
 
 @dataclass(slots=True, eq=False)
@@ -128,13 +130,18 @@ class StepAmended:
 
     def applied_to(self, step: RetrievalStep) -> RetrievalStep:
         """Returns the step with what the model got of it."""
+        of = self._unpacked().of
         return replace(
             step,
             index=step.index + self.moved,
             passages=step.passages if self.passages is None else self.passages,
             decision=step.decision if self.decision is None else self.decision,
             metadata=_set(step.metadata, self.metadata) if self.metadata else step.metadata,
-            k=self.k(step.k, len(step.passages), 0 if step.decision is None else len(step.decision.dropped)),
+            k=self.k(
+                step.k,
+                len(step.passages) if of is None else of,
+                0 if step.decision is None else len(step.decision.dropped),
+            ),
             status=step.status if self.error is None else "error",
             error=step.error if self.error is None else self.error,
             advice=step.advice if self.advice is None else self.advice,

@@ -131,6 +131,11 @@ class EndedStep:
         """The id of the tool call in which the retrieval was made; '' where it is not known."""
         return str(self.event.step.metadata.get(TOOL_CALL, ""))
 
+    @property
+    def left(self) -> int:
+        """The number of passages that retrieval and guards have left."""
+        return len(self.event.step.passages if self.decision is None else self.decision.kept)
+
     def sought(self, rewritings: Sequence[Rewriting] = (), steps: Iterable[EndedStep] = ()) -> PassageSearch:
         """Returns the search for the passages that guards have left, in every form in which a prompt may hold them, and
         for those that components between the retrieval and the model made of them; `steps` are all of the run."""
@@ -293,7 +298,7 @@ class ModelCalls:
             return _delivered(None, is_unknown=True)
         passages = [search.passage(number, text) for number, text in read.items()]
         wordless = [one for number, one in enumerate(search.passages) if number not in search.with_words]
-        return _delivered([*passages, *wordless], len(judged))
+        return _delivered([*passages, *wordless], len(judged))._replace(of=ended.left)
 
     def read_at_end(self, step_id: str) -> Delivered:
         """Returns what `read` does once the run has ended, and by how many places the step moves: steps come in the

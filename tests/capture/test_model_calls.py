@@ -178,6 +178,17 @@ def test_passages_that_only_another_branch_was_given_were_read_there(script):
     assert script.answered(ADA) == [[OSLO], [BERGEN]]
 
 
+@pytest.mark.parametrize("looked", [True, False])
+def test_k_does_not_depend_on_when_the_events_were_read(script, looked):
+    script.found(OSLO, BERGEN, id="a", path="ra")
+    script.found(MOLDE, id="b", path="rb")
+    script.asked(OSLO, ADA, path="ra")
+    script.asked(MOLDE, OLAV, path="rb")
+    assert not looked or script.read() == [[], [MOLDE]]
+    assert script.answered(f"{ADA} {OLAV}") == [[OSLO], [MOLDE]]
+    assert [step.k for step in script.captured.run.steps] == [1, None]
+
+
 COPIES = {
     "one after the other": (f"{OSLO} {BERGEN} {MOLDE} {OSLO} {BERGEN}", [MOLDE, OSLO, BERGEN]),
     "in an order of its own": (f"{OSLO} {BERGEN} {BERGEN} {MOLDE} {OSLO}", [BERGEN, MOLDE, OSLO]),
