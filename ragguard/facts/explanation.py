@@ -19,6 +19,7 @@ from ragguard.text.language import normalise
 from ragguard.text.secret_filter import strip_control_characters
 from ragguard.text.statements.abstention import is_abstention
 from ragguard.text.statements.denial import stated_in
+from ragguard.text.statements.kinds import DATED
 from ragguard.text.statements.names import names_in
 from ragguard.text.statements.phrases import findable, mentions
 
@@ -134,7 +135,17 @@ class _AnswerEvidence:
             mentions(facts.question, findable([part])) or is_bridge(facts, part)
         ):
             return []
-        return self._facts.stating([part])
+        return [place for place in facts.stating([part]) if not self._is_in_date(part, place)]
+
+    def _is_in_date(self, part: str, place: Place) -> bool:
+        """Returns whether a number of an answer stands in a passage only as a day of a date, and not so in the answer:
+        31 of "31 pence" in "31 March 2026"."""
+        facts, (hop, rank) = self._facts, place
+        if not part.isdigit() or len(part) > 2 or part == facts.answer:
+            return False
+        texts = (facts.answer, facts.hops[hop - 1].texts[rank - 1])
+        in_answer, in_passage = (mentions(DATED.sub(" ", text), findable([part])) for text in texts)
+        return in_answer and not in_passage
 
     def _parts(self) -> Iterable[str]:
         """Yields the answer, the references that it states, as it spells them, then its names that neither question,

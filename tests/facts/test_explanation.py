@@ -64,6 +64,14 @@ def test_an_answer_is_quoted_as_it_spells_itself_and_without_what_it_denies(
     assert explain(run, scores_of(run, verdict="")).text.startswith(sentence)
 
 
+def test_a_day_of_a_date_does_not_state_the_same_number_of_something_else():
+    charge, date = Passage("The charge is 31 pence."), Passage("It changes on 31 March 2026.")
+    run = run_of([charge, date], [IDLE], "Each day costs 31 of them.", references=())
+    assert explain(run, scores_of(run, verdict="")).text.startswith("The answer “31” is in passage 1.1.")
+    run = run_of([charge, date], [IDLE], "It was 31 March then.", references=())
+    assert "1.2" in explain(run, scores_of(run, verdict="")).text
+
+
 def test_a_sentence_names_no_judge_where_none_was_asked():
     run = run_of([IDLE], [BIRTH], "East Dundale")
     score = Score("answer_correct", 0.5, "run", "r", label="correct, unsupported", scorer="words")
