@@ -32,6 +32,9 @@ _ALIKE = 0.8
 """The share of the best sentence's worth from which another one fits about equally."""
 _SAME_WORDS = 0.5
 """The least share of equal words, numbers and names left out, of two sentences that may state different answers."""
+_TURNING = ("from", "after", "by", "for", "before", "to", "under")
+"""Words behind which another name turns a fact round."""
+_CAPITAL = r"(?:the )?[A-Z]"
 _RIVALS = 2
 """The most sentences that are shown beside the best one."""
 
@@ -91,6 +94,16 @@ class AskedQuestion:
     def wants(self, sentence: str) -> bool | None:
         """Returns whether a sentence holds a number, a date or a name, if that is asked for; None if nothing is."""
         return self.kind and self.kind.is_in(sentence)
+
+    def reversed_by(self, sentence: str) -> str:
+        """Returns the words before a name of the question that a sentence has before another name only: "over from" of
+        "Who took over from Ada?" in "Ada took over from Ben"; "" for none."""
+        for name in names_in(self.text):
+            before = re.search(rf"(\w+ (?:{'|'.join(_TURNING)})) {re.escape(name)}", self.text)
+            holds = before and re.search(rf"\b{before[1]} (?={_CAPITAL})", sentence)
+            if before and holds and f"{before[1]} {name}" not in sentence and name in sentence:
+                return before[1]
+        return ""
 
     def counts(self, text: str) -> set[str]:
         """Returns the numbers of what the question counts: 112 in "112 large berths" and in "berths: 112"."""

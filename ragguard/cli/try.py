@@ -287,6 +287,8 @@ class Trial:
         says_nothing = evidence.question.open_words(best)
         if says_nothing and (others := [word for word in says_nothing if word not in evidence.missing]):
             doubts.append(f"it does not have {_either(others)}")
+        if turning := question.reversed_by(best.text):
+            doubts.append(f"it says “{turning}” of another name")
         if question.kind and not question.wants(best.text):
             doubts.append(f"it seems to have no {question.kind.name}, which is asked for")
         is_poor = evidence.fit is Fit.POOR or bool(says_nothing or doubts)

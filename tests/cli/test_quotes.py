@@ -68,6 +68,16 @@ def test_a_sentence_with_what_is_asked_for_is_preferred_and_a_name_by_itself_ans
     assert asked.best_part(passage) == quote, "the table shows the sentence that is quoted"
 
 
+@pytest.mark.parametrize(("question", "sentence", "words"), [
+    ("Who took over from Miriam Oakes?", "Miriam Oakes took over from Tomas Rehn.", "over from"),
+    ("Who took over from Tomas Rehn?", "Miriam Oakes took over from Tomas Rehn.", ""),
+    ("Which boat was sold by Ada Berg?", "Petrel was sold by Emil Ros to Ada Berg.", "sold by"),
+    ("Who took over from Ada Berg?", "Emil Ros came from Oslo.", ""),
+])  # fmt: skip
+def test_a_fact_that_is_the_other_way_round_is_noticed(question, sentence, words):
+    assert AskedQuestion(question).reversed_by(sentence) == words
+
+
 @pytest.mark.parametrize(("folder", "text", "stated"), [
     (NOTES, "How many days of paid leave does a full-time employee get?", {"25 days", "28 days"}),
     (CLUB, "How much does an adult pay a year?", {"180 pounds", "210 pounds"}),

@@ -113,12 +113,15 @@ def test_words_that_no_passage_has_are_named(texts):
     ("Where was Hugo Rosquist raised?", "Hugo Rosquist was born in Upper Dunness.",
      "no passage that was retrieved has “raised”"),
     ("Is Hugo Rosquist of Dolovia a judge?", "Hugo Rosquist is a judge.", "its passage does not have “Dolovia”"),
+    ("Who took over from Ada Berg?", "Ada Berg took over from Emil Ros in 2016.",
+     "it says “over from” of another name"),
     ("When was Hugo Rosquist born?", "Hugo Rosquist was born in Upper Dunness.", "it seems to have no date"),
 ])  # fmt: skip
 def test_a_sentence_that_fits_poorly_is_called_the_nearest_and_no_answer(
     texts, monkeypatch, question, nearest, why
 ):
     monkeypatch.setattr(tryout.Reader, "is_small", True)
+    (texts / "office.md").write_text("Ada Berg took over from Emil Ros in 2016.\n")
     output, out = tried(texts, question)
     said = " ".join(output.split())
     assert "The nearest sentence, which may or may not answer: " in said
