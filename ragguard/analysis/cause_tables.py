@@ -155,6 +155,16 @@ def clear_causes(changes: Sequence[CauseChange]) -> list[str]:
     return [one.cause for one in changes if one.p * len(changes) <= SIGNIFICANT]
 
 
+def about_causes(changes: Sequence[CauseChange]) -> str:
+    """Returns the sentences about p, and which shares differ."""
+    clear = [*map(short_words, clear_causes(changes))]
+    measurable = f"these shares differ: {', '.join(clear)}" if clear else "no share differs measurably"
+    return (
+        "p is McNemar's exact test for each cause, on the questions that changed. "
+        f"With p corrected for {counted(len(changes), 'cause')}, {measurable}."
+    )
+
+
 def change_table(changes: Sequence[CauseChange], about_right: str = "") -> Table:
     """Returns the table of two sides' causes, with `Comparison.about_right` in its note."""
     rows = tuple(
@@ -163,15 +173,6 @@ def change_table(changes: Sequence[CauseChange], about_right: str = "") -> Table
         for one in changes
     )  # fmt: skip
     questions = changes[0].questions if changes else 0
-    clear = [*map(short_words, clear_causes(changes))]
-    causes = counted(len(changes), "cause")
-    measurable = (
-        f"With p corrected for {causes}, these shares differ: {', '.join(clear)}."
-        if clear
-        else f"With p corrected for {causes}, no share differs measurably."
-    )
-    notes = (
-        f"p is McNemar's exact test for each cause, on the questions that changed. {measurable}{about_right}",
-    )
+    notes = (about_causes(changes) + about_right,)
     columns = ("what decided the answer", "difference (95 %)", "p", "before", "after", "questions")
     return Table("causes", f"What decided the answers to {questions:,} questions", columns, rows, notes=notes)

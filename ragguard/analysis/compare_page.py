@@ -10,6 +10,7 @@ from html import escape
 from importlib.resources import files
 
 from ragguard._version import __version__
+from ragguard.analysis.cause_tables import about_causes
 from ragguard.analysis.comparison import LEAST_MOVE, Change, Comparison, MovedQuestion
 from ragguard.analysis.gate_check import GateCheck
 from ragguard.analysis.page import content_policy
@@ -93,6 +94,7 @@ def _differences(found: Comparison) -> str:
             _text(change.shown),
             f"<span class='{_KINDS.get(change.verdict, 'soft')}'>{_text(change.verdict)}</span>",
             _interval(change),
+            f"{change.p_corrected:.3f}",
             f"{change.before:.3f} → {change.after:.3f}",
             f"{change.questions:,}",
         )
@@ -103,6 +105,7 @@ def _differences(found: Comparison) -> str:
         "difference (95 %)",
         "verdict",
         "worse | better",
+        "p",
         "before → after",
         "questions",
     )
@@ -182,14 +185,15 @@ def _causes(found: Comparison) -> str:
             _text(CAUSES.get(one.cause, one.cause)),
             f"{one.before:.0%} → {one.after:.0%}",
             f"{one.difference:+.0%} ({one.low:+.0%} … {one.high:+.0%})",
+            f"{one.p:.3f}",
             f"{one.came:,}",
             f"{one.went:,}",
         )
         for one in found.causes
     ]
     return (
-        _table(("what decided the answer", "share", "difference (95 %)", "came", "went"), rows)
-        + (f"<p class='soft'>{_text(found.about_right.strip())}</p>" if found.about_right else "")
+        _table(("what decided the answer", "share", "difference (95 %)", "p", "came", "went"), rows)
+        + f"<p class='soft'>{_text(about_causes(found.causes) + found.about_right)}</p>"
         if rows
         else ""
     )

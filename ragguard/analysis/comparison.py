@@ -198,21 +198,22 @@ class Comparison:
             return ComparisonVerdict("identical", f"Identical: {on} with the same {scores} on both sides.")
         if not self.changes:
             return ComparisonVerdict(
-                "undecided", f"Undecided on {on}: no metric can be compared, since K differs."
+                "undecided", f"Undecided: K differs, so that no metric can be compared over {on}."
             )
         decided = {word: [one for one in self.decisive if one.verdict == word] for word in _DECIDED}
         of_word = {word: some for word, some in decided.items() if some}
         if not of_word:
             more = _more_questions(self.decisive)
             return ComparisonVerdict(
-                "undecided", f"Undecided on {on}: no difference is measurable{lost}.{more}"
+                "undecided", f"Undecided: no difference is measurable over {on}{lost}.{more}"
             )
+        moved = f"{on}{lost}. {len(self.rose):,} rose, {len(self.fell):,} fell."
         if len(of_word) == 1:
             ((word, some),) = of_word.items()
             said = f"{named_plainly(some[0].metric)} {some[0].shown}" if len(some) == 1 else _listed(some)
-            return ComparisonVerdict(word, f"{word.capitalize()} on {on}: {said}{lost}.")
+            return ComparisonVerdict(word, f"{word.capitalize()}: {said}, over {moved}")
         said = "; ".join(f"{word} in {_listed(some)}" for word, some in of_word.items())
-        return ComparisonVerdict("mixed", f"Mixed on {on}: {said}{lost}.")
+        return ComparisonVerdict("mixed", f"Mixed: {said}, over {moved}")
 
     def _counted(self) -> tuple[str, str]:
         """Returns the number of questions that the verdict rests on, in words, and what could not be scored after."""

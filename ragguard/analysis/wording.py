@@ -131,7 +131,9 @@ def about_shadow(decided: Sequence[ShadowStep]) -> str:
     misleading = sum(verdict == "misleads" for verdict, _ in scored)
     lost_in = [run_id for verdict, run_id in scored if verdict == "helps"]
     neither, helpful = len(scored) - misleading - len(lost_in), len(lost_in)
-    where = f": look at {', '.join(list(dict.fromkeys(lost_in))[:_SHOWN])}" if lost_in else ""
+    runs = list(dict.fromkeys(lost_in))
+    more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
+    where = f": look at {', '.join(runs[:_SHOWN])}{more}" if runs else ""
     return (
         f"{said} By their scored utility {misleading:,} of them mislead, {neither:,} do neither, and {helpful:,} "
         f"help{'s' if helpful == 1 else ''}{where}."

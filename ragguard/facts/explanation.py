@@ -20,7 +20,7 @@ from ragguard.text.secret_filter import strip_control_characters
 from ragguard.text.statements.abstention import is_abstention
 from ragguard.text.statements.denial import stated_in
 from ragguard.text.statements.kinds import DATED
-from ragguard.text.statements.names import names_in
+from ragguard.text.statements.names import forms_of, names_in
 from ragguard.text.statements.phrases import findable, mentions
 
 Cause = Literal[
@@ -155,8 +155,9 @@ class _AnswerEvidence:
         yield from filter(None, (stated_in(facts.answer, one) for one in facts.references))
         known = (facts.question, *facts.references, *(hop.query for hop in facts.hops))
         for name in names_in(facts.answer):
-            if stated_in(facts.answer, name) and not any(mentions(text, findable([name])) for text in known):
-                yield name
+            for form in forms_of(name, facts.answer):
+                if stated_in(facts.answer, form) and not any(mentions(text, findable([form])) for text in known):
+                    yield form
 
     def explain(self) -> tuple[Cause, str]:
         """Returns what decided the answer, and the sentence about it."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from ragguard.errors import shown_apart
+from ragguard.errors import InvalidInput, shown_apart
 from ragguard.facts.verdicts import MISLEADS
 from ragguard.records import Passage
 from ragguard.runtime.arguments import number_between, whole_number
@@ -52,7 +52,7 @@ class Policy(Protocol):
         ...
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Returns the passages to drop: a reason for each position. It is called on the event loop of the guard's
+        """Returns the passages to drop: a reason for each `Judged.position`, which counts from 1. It is called on the event loop of the guard's
         caller, so it compares what it is given and waits for nothing."""
         ...
 
@@ -120,6 +120,9 @@ def choose(policies: Sequence[Policy], judged: Sequence[Judged], min_keep: int) 
     left, reasons = list(judged), dict[int, str]()
     for policy in policies:
         asked = policy.drop(left)
+        if unknown := set(asked) - {item.position for item in left}:
+            shown = ", ".join(sorted(map(str, unknown)))
+            raise InvalidInput("drop", shown, "positions of the passages it was given, which count from 1")
         reasons |= {item.position: str(asked[item.position]) for item in left if item.position in asked}
         left = [item for item in left if item.position not in asked]
     by_help = any(isinstance(policy, HelpThreshold) for policy in policies)

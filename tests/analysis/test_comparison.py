@@ -38,14 +38,15 @@ def noise(questions, spread=0.1, mean=0.0, seed=2):
 @pytest.mark.parametrize(
     ("gains", "word", "begins"),
     [
-        ({"udcg_context": 0.05}, "better", "Better on 20 questions: list quality (udcg_context) +0.050 ("),
+        ({"udcg_context": 0.05}, "better", "Better: list quality (udcg_context) +0.050 ("),
         (
             {"udcg_context": -0.05, "coverage_total": 0.0}, "worse",
-            "Worse on 20 questions: list quality (udcg_context) -0.050 (",
+            "Worse: list quality (udcg_context) -0.050 (",
         ),
         (
             {"udcg_context": 0.05, "coverage_total": -0.1}, "mixed",
-            "Mixed on 20 questions: better in list quality (udcg_context) +0.050; worse in coverage_total -0.100.",
+            "Mixed: better in list quality (udcg_context) +0.050; worse in coverage_total -0.100, over 20 questions. "
+            "0 rose, 20 fell.",
         ),
         (
             {"udcg_context": 0.0, "coverage_total": 0.0}, "identical",
@@ -53,11 +54,11 @@ def noise(questions, spread=0.1, mean=0.0, seed=2):
         ),
         (
             {"udcg_context": noise(20)}, "undecided",
-            "Undecided on 20 questions: no difference is measurable. ",
+            "Undecided: no difference is measurable over 20 questions. ",
         ),
-        ({"harm": 0.1}, "worse", "Worse on 20 questions: harm +0.100 ("),
-        ({"grade": 0.1}, "better", "Better on 20 questions: grade +0.100 ("),
-        ({"own_metric": 0.1}, "changed", "Changed on 20 questions: own_metric +0.100 ("),
+        ({"harm": 0.1}, "worse", "Worse: harm +0.100 ("),
+        ({"grade": 0.1}, "better", "Better: grade +0.100 ("),
+        ({"own_metric": 0.1}, "changed", "Changed: own_metric +0.100 ("),
     ],
 )  # fmt: skip
 def test_each_verdict_has_its_word_and_sentence(gains, word, begins):
@@ -98,7 +99,7 @@ def test_as_many_questions_as_are_asked_for_are_enough():
 
 def test_too_few_questions_say_how_many_would_do():
     assert "About 4 more questions would be enough" in verdict(2, udcg_context=0.1).sentence
-    assert verdict(1, udcg_context=0.1).sentence == "Undecided on 1 question: no difference is measurable.", (
+    assert verdict(1, udcg_context=0.1).sentence == "Undecided: no difference is measurable over 1 question.", (
         "one question has no spread by which to say how many more"
     )
     assert "nan" not in verdict(2, udcg_context=[0.1, 0.2]).sentence

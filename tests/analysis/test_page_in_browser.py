@@ -323,6 +323,7 @@ def test_abstentions_are_no_wrong_answers_and_only_causes_that_blame_a_passage_b
         ),
         ("Who leads the port?", "Mia Holt", "Tom Arl leads the port.", "Director Tom Arl."),
         ("Who leads the dock?", "Mia Holt", "Tom Arl leads the dock.", "However, Tom Arl."),
+        ("Who leads the quay?", "Mia Holt", "Cats purr.", "Otto Berg."),
     ]
     with RagGuard("nano", store=tmp_path / "runs.db", scorers=["words"]) as rg:
         for question, reference, text, answer in asked:
@@ -336,16 +337,19 @@ def test_abstentions_are_no_wrong_answers_and_only_causes_that_blame_a_passage_b
     )
     assert told == [
         "0 right 0\u00a0%",
-        "2 wrong 40\u00a0%",
-        "3 abstained 60\u00a0%",
+        "3 wrong 50\u00a0%",
+        "3 abstained 50\u00a0%",
         "0 not judged 0\u00a0%",
-        "5 not found: no passage that was retrieved states the reference",
-        "0 misled by a passage that states the wrong answer",
+        "4 not found: no passage that was retrieved states the reference",
+        "2 misled by a passage that states the wrong answer",
     ]
-    assert "brought the wrong answer" not in page.value("culprits.innerText")
-    assert "states the wrong answer" not in page.value("culprits.innerText")
+    assert "brought the wrong answer in\n1\t6 runs\t2 runs" in page.value("culprits.innerText")
+    assert "Cats purr." not in page.value("culprits.innerText")
     page.value("document.querySelectorAll('.outcome')[2].click()")
-    assert page.value("count.textContent") == "3 of 5 runs"
+    assert page.value("count.textContent") == "3 of 6 runs"
+    page = browser.open((tmp_path / "report.html").as_uri(), 360, 800)
+    narrow = "Math.min(...[...document.querySelectorAll('.sums span')].map((one) => one.getBoundingClientRect().width))"
+    assert page.value(narrow) > 50, "four sums have room for their words"
 
 
 def test_the_head_names_the_documents_and_says_what_the_guard_cost(browser, outcomes):

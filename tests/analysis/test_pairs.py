@@ -220,7 +220,7 @@ def test_questions_without_a_value_on_the_new_side_are_counted_and_fail_a_gate()
     found = compared(before, after)
     assert found.verdict.word == "undecided"
     assert found.verdict.sentence.startswith(
-        "Undecided on 16 of 24 questions: no difference is measurable; 8 have no score on the new side."
+        "Undecided: no difference is measurable over 16 of 24 questions; 8 have no score on the new side."
     )
     gaps = {change.metric: (change.difference, change.low, change.high) for change in found.changes}
     lost = {change.metric: change.lost for change in found.changes}
@@ -243,7 +243,7 @@ def test_places_without_a_passage_do_not_make_a_side_worse():
         run.run.steps[0].passages += [Passage("y")] * 2
     found = compared(before, after)
     assert (found.changes, found.refused) == ([], ["udcg"])
-    assert found.verdict.sentence == "Undecided on 20 questions: no metric can be compared, since K differs."
+    assert found.verdict.sentence == "Undecided: K differs, so that no metric can be compared over 20 questions."
 
 
 def test_a_share_of_right_answers_that_differs_beside_a_mean_that_is_not_decisive_is_explained():

@@ -36,7 +36,7 @@ def test_later_runs_of_a_store_are_compared_with_its_baseline(tmp_path):
     assert "false alarm" not in ragguard(*gate, "--looks", "30", code=1).output
     assert "The baseline main is of 20" in done.output
     assert "40 runs, documents " in done.output
-    assert "Worse on 40 questions" in done.output
+    assert ", over 40 questions. " in done.output
     ragguard("baseline", store, "next", code=0)
     assert [line.split()[0] for line in ragguard("baseline", store).output.splitlines()] == ["main", "next"]
 

@@ -82,6 +82,12 @@ def test_strange_verdicts_of_a_policy_lose_no_passage_that_it_did_not_name(act):
     assert len(decision.kept) + len(decision.dropped) == 3
 
 
+def test_a_policy_that_counts_from_0_drops_nothing_and_is_told():
+    decision = guard(policies=[Calls(lambda judged: {0: "mine"})]).prune("q", [HELPS, MISLEADS])
+    assert (decision.status, texts(decision)) == ("error", [HELPS, MISLEADS])
+    assert "which count from 1" in decision.reason
+
+
 def test_a_policy_cannot_take_passages_away_behind_the_guards_back():
     decision = guard(policies=[Calls(lambda judged: judged.clear() or {})]).prune("q", [HELPS, MISLEADS])
     assert texts(decision) == [HELPS, MISLEADS]

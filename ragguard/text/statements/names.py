@@ -55,7 +55,7 @@ def _is_i(word: str, name: Sequence[str]) -> bool:
 def new_names(answer: str, question: str) -> dict[str, list[Phrase]]:
     """Returns the names and figures of an answer that the question does not have, each with the forms in which it is
     looked for."""
-    names = {name: findable(_forms(name, answer)) for name in names_in(answer)}
+    names = {name: findable(forms_of(name, answer)) for name in names_in(answer)}
     return {name: forms for name, forms in names.items() if forms and not mentions(question, forms)}
 
 
@@ -68,7 +68,7 @@ def absent_names(query: str, texts: Iterable[str]) -> list[str]:
     )
 
 
-def _forms(name: str, answer: str) -> Iterator[str]:
+def forms_of(name: str, answer: str) -> Iterator[str]:
     """Yields a name, and without words before it that are no part of it: titles, function words, and the first word of
     a sentence if two remain."""
     yield name
