@@ -50,5 +50,7 @@ def test_workflow_gates_a_pull_request_against_the_main_branch(tmp_path):
     assert "The baseline main is of 20" in printed
     comment = (tmp_path / "comment.md").read_text()
     # A network adds up in another order where other rows come with a text: then the last digits differ.
-    assert comment.startswith(("### Identical: 6 questions", "### Undecided: no difference is measurable over 6 questions"))
+    assert comment.startswith(
+        ("### Identical: 6 questions", "### Undecided: no difference is measurable over 6 questions")
+    )
     assert "| delta_likelihood_total ↑ |" in comment

@@ -156,7 +156,9 @@ class _AnswerEvidence:
         known = (facts.question, *facts.references, *(hop.query for hop in facts.hops))
         for name in names_in(facts.answer):
             for form in forms_of(name, facts.answer):
-                if stated_in(facts.answer, form) and not any(mentions(text, findable([form])) for text in known):
+                if stated_in(facts.answer, form) and not any(
+                    mentions(text, findable([form])) for text in known
+                ):
                     yield form
 
     def explain(self) -> tuple[Cause, str]:

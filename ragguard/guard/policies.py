@@ -52,8 +52,8 @@ class Policy(Protocol):
         ...
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Returns the passages to drop: a reason for each `Judged.position`, which counts from 1. It is called on the event loop of the guard's
-        caller, so it compares what it is given and waits for nothing."""
+        """Returns the passages to drop: a reason for each `Judged.position`, which counts from 1. It is called on the
+        event loop of the guard's caller, so it compares what it is given and waits for nothing."""
         ...
 
 

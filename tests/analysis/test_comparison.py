@@ -99,9 +99,9 @@ def test_as_many_questions_as_are_asked_for_are_enough():
 
 def test_too_few_questions_say_how_many_would_do():
     assert "About 4 more questions would be enough" in verdict(2, udcg_context=0.1).sentence
-    assert verdict(1, udcg_context=0.1).sentence == "Undecided: no difference is measurable over 1 question.", (
-        "one question has no spread by which to say how many more"
-    )
+    assert (
+        verdict(1, udcg_context=0.1).sentence == "Undecided: no difference is measurable over 1 question."
+    ), "one question has no spread by which to say how many more"
     assert "nan" not in verdict(2, udcg_context=[0.1, 0.2]).sentence
 
 

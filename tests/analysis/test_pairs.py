@@ -243,7 +243,9 @@ def test_places_without_a_passage_do_not_make_a_side_worse():
         run.run.steps[0].passages += [Passage("y")] * 2
     found = compared(before, after)
     assert (found.changes, found.refused) == ([], ["udcg"])
-    assert found.verdict.sentence == "Undecided: K differs, so that no metric can be compared over 20 questions."
+    assert (
+        found.verdict.sentence == "Undecided: K differs, so that no metric can be compared over 20 questions."
+    )
 
 
 def test_a_share_of_right_answers_that_differs_beside_a_mean_that_is_not_decisive_is_explained():
