@@ -6,7 +6,7 @@ were judged to answer their hop's query, and which changes of belief exceed two 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -119,10 +119,8 @@ class _AnswerEvidence:
         self.phrase, self.places = next((one for one in found if one[1]), (facts.answer, []))
         """The answer, or what of it a passage has (a reference, or else a name), and the passages that were read and
         state it."""
-        self._verdicts = {facts.hops[hop - 1].verdicts.get(rank) for hop, rank in self.places}
-        """The verdicts on the passages that state the answer."""
-        self._believed = "helps" in self._verdicts
-        """True where one of these was judged to answer its hop's query."""
+        self._believed = any(facts.hops[hop - 1].verdicts.get(rank) == "helps" for hop, rank in self.places)
+        """True if one of these was judged to answer its hop's query."""
         wrong = facts.verdict == "wrong"
         self.sources = blamed(facts, self.places) if wrong else frozenset()
         """The passages to blame for a wrong answer."""
@@ -242,25 +240,21 @@ class _AnswerEvidence:
             lost = "the guard dropped" if rank in facts.hops[hop - 1].dropped else "the model did not get"
             also = f" {source}." if source else ""
             return "dropped", f"{outcome}: the {reference} is in {_places(unread)}, which {lost}.{also}"
-        missing = self._missing()
+        # A hop that found what misled is no hop that is missing.
+        missing = self._missing(besides={hop for hop, _ in self.places} if source else ())
         more = f" {missing[0].upper()}{missing[1:]}." if missing else ""
         if not source:
             return "not_found", f"{outcome}: the {reference} is in no passage that was read.{more}"
-        # Nobody was asked about a passage without a verdict: that it states the answer then decides. A hop that found
-        # only what misled is no hop that is missing.
-        elsewhere = set(self._without()) - {hop for hop, _ in self.places}
-        misled = self._believed or None in self._verdicts or ("misleads" in self._verdicts and not elsewhere)
-        said = f"{outcome}: {source}, the {reference} in none that was read.{more}"
-        return "misled" if misled else "not_found", said
+        return "misled", f"{outcome}: {source}, the {reference} in none that was read.{more}"
 
     def _astray(self) -> str:
         """Returns the clause about passages that led to those which state the wrong answer; "" for none."""
         earlier = sorted(self.sources - {*self.places})
         return f", to which {_places(earlier)} led" if earlier else ""
 
-    def _missing(self) -> str:
-        """Returns the sentence about the hops that found nothing for their queries; "" for none."""
-        without = [*map(str, self._without())]
+    def _missing(self, besides: Collection[int] = ()) -> str:
+        """Returns the sentence about the hops, besides some, that found nothing for their queries; "" for none."""
+        without = [str(hop) for hop in self._without() if hop not in besides]
         if not without:
             return ""
         if len(without) == 1:

@@ -134,9 +134,13 @@ def test_an_answer_that_words_support_in_another_spelling_is_not_said_to_be_in_n
             "Hop 2 found nothing that answers its query.",
         ),
         (
-            run_of([FOUNDER], [FALSE]), "wrong", "not_found",
+            run_of([FOUNDER], [FALSE]), "wrong", "misled",
+            "Wrong: “West Ashwick” is in passage 2.1, the reference “East Dundale” in none that was read.",
+        ),
+        (
+            run_of([IDLE], [FALSE]), "wrong", "misled",
             "Wrong: “West Ashwick” is in passage 2.1, the reference “East Dundale” in none that was read. "
-            "Hop 2 found nothing that answers its query.",
+            "Hop 1 found nothing that answers its query.",
         ),
         (
             run_of([FOUNDER], [BIRTH, FALSE]), "wrong", "contested",
@@ -183,13 +187,15 @@ def test_each_cause_has_its_sentence(run, verdict, cause, sentence):
     assert (found.cause, " ".join(told)) == (cause, sentence)
 
 
-def test_a_judged_passage_with_the_wrong_answer_misled():
+@pytest.mark.parametrize(("utility", "stderr"), [(0.9, 0.0), (0.9, 0.5), (0.0, 0.0), (-0.9, 0.0)])
+def test_a_passage_with_the_wrong_answer_misled_whatever_the_judge_says_of_it(utility, stderr):
     run = run_of([FOUNDER], [FALSE])
-    scores = [replace(score, value=0.9) if score.name == "utility" else score for score in scores_of(run)]
+    scores = [
+        replace(score, value=utility, stderr=stderr) if score.name == "utility" else score
+        for score in scores_of(run)
+    ]
     assert explain(run, scores).cause == "misled"
-    assert explain(run, scores).sources == {(2, 1)}
-    unclear = [replace(score, stderr=0.5) if score.name == "utility" else score for score in scores]
-    assert explain(run, unclear).cause == "not_found"
+    assert explain(run, scores).blamed == {(2, 1)}
 
 
 def test_by_words_a_passage_with_the_wrong_answer_misled_if_nobody_was_asked_about_it():
