@@ -116,17 +116,17 @@ class Answers:
         long = setting.around_pair > 0 and too_long_to_compare(prompts, answer, language)
         verdict: str
         verdict, how = await verdict_of(answer, view.short_references, meanings, shorten if long else None)
-        if verdict == "correct" and not await self._supported(writer, ask, by_words=how in BY_WORDS):
+        if verdict == "correct" and not await self._supported(view, ask, facts, by_words=how in BY_WORDS):
             verdict = "correct, unsupported"
         read = Reading(VALUES[verdict], 0.0, facts)
         about: dict[str, Any] = {"reference_source": "gold", "references": view.short_references}
         writer.add("answer_correct", read, who="judge", label=verdict, explanation=how, **about)
 
-    async def _supported(self, writer: ScoreWriter, ask: Ask, *, by_words: bool) -> bool:
+    async def _supported(self, view: View, ask: Ask, facts: dict[str, int | str], *, by_words: bool) -> bool:
         """Returns whether the model got a passage that is relevant to the query which brought it, or one without text,
         such as an image, which may hold the answer. With `by_words`, if a judge can never tell: one with a
-        reference."""
-        view, setting = writer.view, writer.view.setting
+        reference, which the facts say."""
+        setting = view.setting
         got = [(step, at) for step in view.steps for at in step.got]
         judged = await judge_passages(
             [(view.query_of(step), step.all[at].text) for step, at in got if at in step.judged],
@@ -142,5 +142,5 @@ class Answers:
         except RagguardError as error:
             if not by_words or worth_repeating(error):
                 raise
-            writer.fail(error, "answer_correct")
+        facts["support"] = "by words"
         return supported_by_words(view)
