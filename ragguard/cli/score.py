@@ -347,9 +347,10 @@ async def _plan(source: RunSource, options: Mapping[str, Any]) -> Plan:
 def _plan_sentence(plan: Plan) -> str:
     guess, total = "a guess, since the model could not be asked: " if plan.unreachable else "", plan.total
     lines = [
-        f"{guess}scoring {counted(plan.runs, 'run')} would take {counted(total.requests, 'request')} with "
+        f"{guess}scoring {counted(plan.runs, 'run')} would take up to {counted(total.requests, 'request')} with "
         f"{counted(total.prompts, 'prompt')}, "
-        f"about {total.prompt_tokens:,} tokens read and at most {total.output_tokens:,} written"
+        f"about {total.prompt_tokens:,} tokens read and at most {total.output_tokens:,} written; "
+        "what words decide, or was asked before, is not asked"
     ]
     lines += [
         f"  {who}.{verb}: {cost.requests:,} requests, {cost.prompts:,} prompts, "

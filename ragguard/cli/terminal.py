@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from rich import box
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 DEFAULT_WIDTH = 120
 """The width of a table where the terminal's width is not known, as in a CI log."""
+LINE_EVERY_S = 30.0
+"""The seconds between two lines of progress where no bar can be shown."""
 REASONS_SHOWN = 10
 """The most reasons of failures that a command prints."""
 
@@ -93,12 +95,26 @@ def reason_lines(reasons: Counter[str], whole: str) -> list[str]:
 
 @contextmanager
 def progress_bar(description: str, *, total: int | None, completed: int = 0) -> Iterator[Callable[..., None]]:
-    """Shows a progress bar in a terminal, beside the output proper, and yields the function that updates it."""
+    """Shows a progress bar in a terminal, beside the output proper, and yields the function that updates it. Elsewhere,
+    as in a pipe, prints a line each half minute."""
     console = Console(stderr=True)
     columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    began = printed = monotonic()
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(description, total=total, completed=completed)
-        yield partial(bar.update, task)
+
+        def update(**change: Any) -> None:
+            nonlocal printed
+            bar.update(task, **change)
+            now, shown = monotonic(), bar.tasks[0]
+            done = shown.completed - completed
+            if console.is_terminal or now - printed < LINE_EVERY_S or shown.finished or done <= 0:
+                return
+            printed = now
+            left = (now - began) / done * (shown.remaining or 0.0)
+            say(f"{shown.description}: {shown.percentage:.0f} %, about {left / 60:.0f} min left", error=True)
+
+        yield update
 
 
 def show_table(console: Console, title: str, columns: Sequence[Column]) -> None:

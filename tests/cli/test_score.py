@@ -234,13 +234,13 @@ def test_wrong_option_or_missing_file_is_exit_code_two(here, arguments, says):
 
 def test_a_dry_run_says_what_it_would_cost_and_asks_nothing(engine, here):
     done = score(runs_file(10), "--dry-run", *UTILITY, code=0)
-    assert "scoring 10 runs would take" in done.output
+    assert "scoring 10 runs would take up to" in done.output
     assert engine.calls == []
     assert not (here / "ragguard.db").exists()
 
 
 def test_dry_run_without_its_server_says_that_its_counts_are_a_guess(engine, here, monkeypatch):
-    guess = "a guess, since the model could not be asked: scoring 3 runs would take"
+    guess = "a guess, since the model could not be asked: scoring 3 runs would take up to"
     assert guess not in score(runs_file(), "--dry-run", *UTILITY).output
 
     async def unreachable():

@@ -12,6 +12,7 @@ from support.compared import NAMES, scored_in_full
 from support.stored import scored_store
 
 from ragguard.cli.app import COMMANDS, function_of
+from ragguard.cli.terminal import progress_bar
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_scores
 
@@ -150,3 +151,12 @@ def test_long_question_takes_two_lines_of_the_list_and_ends_in_an_ellipsis(monke
     assert len(lines) == 2
     assert lines[1].rstrip().endswith("…")
     assert "██▓▓▓▓··" in lines[0]
+
+
+def test_progress_without_a_terminal_is_a_line_each_half_minute(monkeypatch, capsys):
+    seconds = iter([0.0, 20.0, 60.0, 70.0, 100.0])
+    monkeypatch.setattr("ragguard.cli.terminal.monotonic", lambda: next(seconds))
+    with progress_bar("scoring", total=100) as update:
+        for completed in (10, 25, 30, 100):
+            update(completed=completed)
+    assert capsys.readouterr().err == "scoring: 25 %, about 3 min left\n"
