@@ -178,7 +178,7 @@ class _AnswerEvidence:
         reference = f"reference {_quoted(facts.references[0])}"
         if verdict == "wrong" and mentions(facts.answer, findable(facts.references)):
             return "", f"Judged wrong, though the answer has the words of the {reference}."
-        if self._facts.reference_at:
+        if self._facts.reference_at and not self._facts.subject_unread:
             return self._though_read(outcome, source, reference)
         return self._unread(outcome, source, reference)
 
@@ -239,6 +239,10 @@ class _AnswerEvidence:
             hop, rank = unread[0]
             lost = "the guard dropped" if rank in facts.hops[hop - 1].dropped else "the model did not get"
             also = f" {source}." if source else ""
+            if names := facts.subject_unread:
+                has = "have" if len(facts.reference_at) > 1 else "has"
+                read = _places(facts.reference_at).capitalize()
+                also += f" {read}, which it got, {has} the words, but not {_quoted(names[0])}."
             return "dropped", f"{outcome}: the {reference} is in {_places(unread)}, which {lost}.{also}"
         # A hop that found what misled is no hop that is missing.
         missing = self._missing(besides={hop for hop, _ in self.places} if source else ())

@@ -21,6 +21,7 @@ from ragguard.facts.steps import StepView, numbered, view_step
 from ragguard.facts.verdicts import BeliefGain, Verdict, utility_verdict
 from ragguard.records import CUT_PASSAGES, Run, Score
 from ragguard.text.numbers import KNOWN_DIGITS
+from ragguard.text.statements.names import absent_names
 from ragguard.text.statements.phrases import findable, mentions
 
 SHOWN_INSTEAD = "ragguard.shown_instead"
@@ -106,6 +107,19 @@ class RunFacts:
             for rank, passage in enumerate(hop.texts, 1)
             if (rank in hop.read) == read and mentions(passage, phrases)
         ]
+
+    @property
+    def subject_unread(self) -> list[str]:
+        """The names of a query that no passage with a reference has of those that were read, but one that was not: what
+        was read has the words of the reference about something else."""
+        read = [self.hops[hop - 1].texts[rank - 1] for hop, rank in self.reference_at]
+        if any(self.hops[hop - 1].verdicts.get(rank) == "helps" for hop, rank in self.reference_at):
+            return []
+        for hop, rank in self.stating(self.references, read=False) if read else ():
+            query, text = self.hops[hop - 1].query, self.hops[hop - 1].texts[rank - 1]
+            if (names := absent_names(query, read)) and not absent_names(query, [text]):
+                return names
+        return []
 
     @property
     def reference_came_with(self) -> str:

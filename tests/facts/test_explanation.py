@@ -262,6 +262,22 @@ def test_a_reference_in_a_dropped_passage_is_laid_to_the_guard():
     assert "passage 2.1, which the guard dropped." in found.text
 
 
+def test_a_passage_that_has_the_reference_about_something_else_does_not_stand_for_a_dropped_one():
+    run = run_of([Passage("Zantek Foods is in East Dundale.")], [IDLE], "I don't know.")
+    run.steps[1].candidates = [BIRTH, IDLE]
+    verdict = Score("answer_correct", 0.0, "run", "r", label="abstained", scorer="words")
+    found = explain(run, [verdict])
+    assert (found.cause, found.sentences[0]) == (
+        "dropped",
+        "Abstained: the reference “East Dundale” is in passage 2.1, which the model did not get. Passage 1.1, which "
+        "it got, has the words, but not “Ada Berg”.",
+    )
+    helps = Score("utility", 0.9, "passage", "r", "a", position=1)
+    assert explain(run, [verdict, helps]).cause == "needless_abstention"
+    run.steps[0].passages[0] = run.steps[0].candidates[0] = Passage("East Dundale is the home of Ada Berg.")
+    assert explain(run, [verdict]).cause == "needless_abstention"
+
+
 @pytest.mark.parametrize(
     ("gains", "losses", "more", "sentence"),
     [
