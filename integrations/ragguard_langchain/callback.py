@@ -231,6 +231,17 @@ class RagGuardCallback(BaseCallbackHandler):
         """Notes that a model of texts is asked."""
         self.tree.model_asked(run_id, parent_run_id, prompts)
 
+    def on_llm_new_token(
+        self, token: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
+    ) -> None:
+        """Keeps a piece of a model's reply: where a stream is not read to its end, the pieces are all that is known."""
+        try:
+            call = self.tree.open_calls.get(parent_run_id) if parent_run_id else None
+            if type(call) is OpenCall and isinstance(token, str) and run_id in call.run.streams:
+                call.run.streams[run_id].append(token)
+        except FAULTS as error:
+            self._recorder.faults.note("on_llm_new_token", error)
+
     @never_raises
     def on_llm_end(
         self, /, response: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **more: Any
@@ -238,6 +249,14 @@ class RagGuardCallback(BaseCallbackHandler):
         """Notes a model's reply."""
         if run := self.tree.run_of_model(parent_run_id):
             run.replied(run_id, response.generations)
+
+    @never_raises
+    def on_llm_error(
+        self, /, error: BaseException, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
+    ) -> None:
+        """Notes that a call of a model has failed, or that its stream was closed."""
+        if (call := self.tree.open_call(parent_run_id)) is not None:
+            call.run.failed(run_id, error)
 
     @never_raises
     def on_interrupt(self, /, event: Any) -> Any:

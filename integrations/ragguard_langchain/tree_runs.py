@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from ragguard.capture.call_paths import CallPath
 from ragguard.capture.documents import unpacked
 from ragguard.capture.pipeline_run import NAME, REFERENCES, PipelineRun, kept_metadata
 from ragguard.capture.recorder import Recorder, is_paused, trace_context
@@ -32,6 +33,8 @@ class TreeRun(PipelineRun):
     held = False
     """True where the tree has joined a run and keeps that run open until the tree ends."""
     first_query = ""
+    streams: Mapping[object, list[str]] = {}
+    """The texts that models which are at work have given so far, by the ids of the models' calls."""
 
     def __init__(
         self,
@@ -68,6 +71,31 @@ class TreeRun(PipelineRun):
         self.open()
         self.first_query = self.first_query or query
 
+    def asked(self, key: object, given: object, path: CallPath) -> None:
+        """Notes that a model is asked, which may give its reply piece by piece."""
+        self.streams = {**self.streams, key: []}
+        super().asked(key, given, path)
+
+    def replied(self, key: object, reply: object) -> None:
+        """Notes the reply of a model."""
+        self.streams = {other: tokens for other, tokens in self.streams.items() if other != key}
+        super().replied(key, reply)
+
+    def failed(self, key: object, error: BaseException) -> None:
+        """Notes that a call of a model has failed. If its stream was closed, the reply is the part that was given
+        out."""
+        if isinstance(error, GeneratorExit) and (text := "".join(self.streams.get(key, ()))):
+            self.replied(key, text)
+        self.streams = {other: tokens for other, tokens in self.streams.items() if other != key}
+
+    def _cut_stream(self) -> str:
+        """Returns what the latest model at work has given so far, which is then its reply; '' where it has given
+        nothing."""
+        given = {key: text for key, tokens in self.streams.items() if (text := "".join(tokens))}
+        for key, text in given.items():
+            self.replied(key, text)
+        return next(reversed(given.values()), "")
+
     def close(
         self,
         answer: Answer = NOTHING,
@@ -75,7 +103,12 @@ class TreeRun(PipelineRun):
         status: Status = "ok",
         error: BaseException | None = None,
     ) -> None:
-        """Ends the run with its tree, unless other code ends the run or the run waits to be resumed."""
+        """Ends the run with its tree, unless other code ends the run or the run waits to be resumed. If its
+        stream was closed, the answer is the part that was given out; LangChain may report an end, without the last
+        piece."""
+        cut, is_closed = self._cut_stream(), error is None or isinstance(error, GeneratorExit)
+        if cut and is_closed and cut.startswith(answer.text or ""):
+            answer, status = Answer(cut), "cancelled"
         if status in ("ok", "error") and self.name and not self.first_query:
             self.recorder.here.calls.seen("chain" if status == "ok" else "failed chain", self.name)
         thread = self.names.thread

@@ -15,7 +15,7 @@ from langchain_core.documents.compressor import BaseDocumentCompressor
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import RunnableGenerator, RunnableLambda, RunnablePassthrough
 from support.langchain_parts import ListRetriever, says
 
 from ragguard.capture.handle import RunHandle
@@ -48,7 +48,40 @@ async def test_an_async_stream_that_is_left_early_is_cancelled(captured, config)
     async with asyncio.timeout(10):
         while captured.run.status == "open":  # LangChain reports it a moment later
             await asyncio.sleep(0)
-    assert captured.run.status == "cancelled"
+    assert (captured.run.status, captured.run.answer) == ("cancelled", "Ada")
+    assert [len(passages) for passages in captured.read] == [2]
+
+
+@pytest.mark.parametrize("tokens", [1, 2])
+def test_a_stream_that_is_closed_has_the_part_that_was_given_out_and_what_was_read(captured, config, tokens):
+    stream = rag(ListRetriever() | (lambda found: found[:1])).stream(QUESTION, config)
+    given = "".join(next(stream) for _ in range(tokens))
+    stream.close()
+    assert (captured.run.status, captured.run.answer) == ("cancelled", given)
+    assert [len(passages) for passages in captured.read] == [1]
+
+
+def test_an_answer_that_a_chain_cuts_itself_is_whole(captured, config):
+    def first(tokens):
+        yield next(tokens)
+
+    assert "".join((rag() | RunnableGenerator(first)).stream(QUESTION, config)) == "Ada"
+    assert (captured.run.status, captured.run.answer) == ("ok", "Ada")
+    assert [len(passages) for passages in captured.read] == [2]
+
+
+def test_a_model_whose_stream_a_chain_closes_has_replied_what_it_gave(captured, config):
+    retriever, model = ListRetriever(), says(ANSWER)
+
+    def answer(question):
+        context = "\n".join(one.page_content for one in retriever.invoke(question)[:1])
+        stream = model.stream(f"{context}\n{question}")
+        word = next(stream).content
+        stream.close()
+        return f"It was {word}."
+
+    RunnableLambda(answer).invoke(QUESTION, config)
+    assert [len(passages) for passages in captured.read] == [1]
 
 
 def test_a_batch_is_one_run_a_question(captured, config):
