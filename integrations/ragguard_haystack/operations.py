@@ -159,7 +159,7 @@ class Operations:
         if operation.kind in (COMPONENT, MODEL) and error is None:
             self._model(operation)
         if operation.around is None:
-            self._end(operation.run, error)
+            self._end(operation, error)
 
     @never_raises
     def decided(self, operation: Operation, verdict: Verdict) -> None:
@@ -262,7 +262,10 @@ class Operations:
             run.asked(operation.number, operation.given, operation.path)
             run.replied(operation.number, replies)
 
-    def _end(self, run: HaystackRun, error: BaseException | None) -> None:
+    def _end(self, operation: Operation, error: BaseException | None) -> None:
+        run = operation.run
+        if error is not None and not run.begun:
+            self.recorder.here.calls.seen("failed operation", operation.kind)
         if not run.begun and run.asks_model:
             self.recorder.without_steps(run.id)
         run.end(run.answer, status_of(error), error, question=run.question)

@@ -159,6 +159,8 @@ class RunWriter:
         self, call: Call, response: object, status: Status = "ok", error: BaseException | None = None
     ) -> None:
         """Ends the run of an outermost call; a run that the user opened only learns of the answer."""
+        if status == "error" and not call.run.begun:
+            self.recorder.here.calls.seen("failed call", call.name)
         self.finish(
             call.run, response, status, error, call.standalone or (call.asked if call.kind in ASKING else "")
         )

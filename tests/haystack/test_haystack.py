@@ -132,6 +132,22 @@ def hybrid() -> Pipeline:
     return built
 
 
+def test_pipeline_that_fails_before_it_retrieves_was_seen(recorder, captured):
+    @component
+    class Fails:
+        @component.output_types(text=str)
+        def run(self, text: str):
+            raise ConnectionError("no server")
+
+    pipeline = Pipeline()
+    pipeline.add_component("fails", Fails())
+    with pytest.raises(Exception, match="no server"):
+        pipeline.run({"fails": {"text": "Where?"}})
+    assert (
+        "instead of retrievals: failed operation 'haystack.pipeline.run'" in recorder.here.calls.what_to_do()
+    )
+
+
 def test_two_retrievers_side_by_side_share_a_turn(recorder, captured):
     hybrid().run({"embedder": {"text": QUESTION}, "sparse": {"query": QUESTION}})
     assert [(step.query, step.turn) for step in captured.run.steps] == [(QUESTION, 0), (QUESTION, 0)]

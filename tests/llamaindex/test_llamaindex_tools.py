@@ -10,7 +10,7 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.schema import TextNode
 from llama_index.core.tools import FunctionTool
 from support.captured import ids
-from support.llamaindex_parts import QUESTION, ListRetriever, call, nodes, scripted
+from support.llamaindex_parts import QUESTION, ListRetriever, ToolCallingModel, call, nodes, scripted
 
 from ragguard.capture.splitters import paragraphs
 from ragguard_llamaindex import instrument
@@ -94,6 +94,21 @@ async def test_undeclared_tool_with_other_results_is_no_retrieval(recorder, capt
     await asked(lookup)
     assert captured.events == []
     assert "instead of retrievals: tool 'lookup'." in recorder.here.calls.what_to_do()
+
+
+async def test_an_agent_whose_first_model_call_fails_was_seen(recorder):
+    """flush() then says what failed, and not that the RagGuard is not attached."""
+
+    async def lookup(place: str):
+        """Is never called."""
+
+    def fails(messages, tools):
+        raise ConnectionError("no server")
+
+    agent = FunctionAgent(tools=[FunctionTool.from_defaults(async_fn=lookup)], llm=ToolCallingModel(fails))
+    with pytest.raises(Exception, match="no server"):
+        await agent.run(user_msg=QUESTION)
+    assert "instead of retrievals: failed call 'FunctionAgent" in recorder.here.calls.what_to_do()
 
 
 async def test_retrievers_inside_a_declared_tool_are_its_parts(declare, captured):
