@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ragguard.capture.call_paths import CallPath
@@ -35,6 +35,8 @@ class ModelCall:
     given: Texts
     path: CallPath = ()
     reply: Texts | None = None
+    copies: dict[str, list[int]] = field(default_factory=dict)
+    """The places of passages in the input, of those that several retrievals have found."""
     _input: ModelContent | None = None
     _reply: tuple[Texts, ModelContent] | None = None
 

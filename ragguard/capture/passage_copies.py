@@ -7,7 +7,7 @@ near, the first copy is that of the first retrieval, and so on.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from ragguard.capture.answer_flow import ModelCall
@@ -71,23 +71,48 @@ class PassageCopies:
                 return dict(sorted(whole.items()))
             if other.place < place:
                 for text in shared:
-                    earlier[words.of(text)] += len(its_search.written[text])
+                    earlier[text] += len(its_search.written[text])
         return self._by_copies(call, whole, earlier) if earlier else dict(whole)
 
     @staticmethod
     def _by_copies(call: ModelCall, whole: Mapping[int, str], earlier: Counter[str]) -> dict[int, str]:
         """Returns passages in the order of their copies, after the `earlier` ones of other retrievals."""
-        given = f" {' | '.join(map(words.of, call.input.texts))} "
-        places: dict[int, int] = {}
-        for number, text in sorted(whole.items()):
-            at, its_words = -1, words.of(text)
-            for _ in range(earlier[its_words] + 1):
-                at = given.find(f" {its_words} ", at + 1)
-                if at < 0:
-                    return dict(sorted(whole.items()))
-            earlier[its_words] += 1
-            places[number] = at
+        places = _places(call.input.texts, whole, earlier.copy(), call.copies)
+        if places is None:
+            by_words: Counter[str] = Counter()
+            for text, count in earlier.items():
+                by_words[words.of(text)] += count
+            forms = {number: words.of(text) for number, text in whole.items()}
+            places = _places([*map(words.of, call.input.texts)], forms, by_words, {})
+        places = places or {number: number for number in whole}
         return {number: whole[number] for number in sorted(places, key=lambda one: (places[one], one))}
 
     def _before(self, call: ModelCall) -> list[tuple[Found, PassageSearch]]:
         return [rival for rival in self._rivals if rival[0].first <= call.number]
+
+
+def _places(
+    texts: Sequence[str], sought: Mapping[int, str], earlier: Counter[str], known: dict[str, list[int]]
+) -> dict[int, int] | None:
+    """Returns the places of passages in these texts, after the `earlier` copies of each; None if one has none. `known`
+    remembers the places of all copies."""
+    given, places = "", dict[int, int]()
+    for number, text in sorted(sought.items()):
+        if text not in known:
+            given = given or "\n\0\n".join(texts)
+            known[text] = [*_copies(text, given)]
+        if earlier[text] >= len(known[text]):
+            return None
+        places[number] = known[text][earlier[text]]
+        earlier[text] += 1
+    return places
+
+
+def _copies(text: str, given: str) -> Iterator[int]:
+    """Yields the places of a text that begin and end with words."""
+    at = given.find(text)
+    while at >= 0:
+        end = at + len(text)
+        if not given[at - 1 : at].isalnum() and not given[end : end + 1].isalnum():
+            yield at
+        at = given.find(text, end)
