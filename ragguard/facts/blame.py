@@ -65,7 +65,7 @@ def blamed(facts: RunFacts, stating: Iterable[Place]) -> frozenset[Place]:
 def is_bridge(facts: RunFacts, answer: str) -> bool:
     """Returns whether an answer is only what a later hop asked about, and that hop found the reference, or nothing: a
     passage that states the answer then answered its own hop, not the question."""
-    references, words = findable(facts.references), findable([answer])
+    references, words = findable(facts.sought), findable([answer])
     for lead in leads_of(facts):
         if mentions(lead.words, words):
             hop = facts.hops[lead.hop - 1]
@@ -77,12 +77,12 @@ def is_bridge(facts: RunFacts, answer: str) -> bool:
 
 def _led_astray(facts: RunFacts, lead: LeadPlaces) -> bool:
     """Returns whether the words that a query took are not those that lead to the reference."""
-    words, references = findable([lead.words]), findable(facts.references)
+    words, references = findable([lead.words]), findable(facts.sought)
     texts = [*dict.fromkeys([*(text for hop in facts.hops for text in hop.texts), *facts.gold])]
     right = [text for text in texts if mentions(text, references)]
     if any(mentions(text, words) for text in right):
         return False
-    known = findable([*facts.references, facts.question])
+    known = findable([*facts.sought, facts.question])
     if any(not mentions(name, known) for text in right for name in names_in(text)):
         return True
     claims = {_text(facts, place) for place in lead.places}

@@ -21,6 +21,7 @@ from ragguard.text.statements.abstention import is_abstention
 from ragguard.text.statements.denial import stated_in
 from ragguard.text.statements.kinds import DATED
 from ragguard.text.statements.names import forms_of, names_in
+from ragguard.text.statements.parts import parts_of
 from ragguard.text.statements.phrases import findable, mentions
 
 Cause = Literal[
@@ -35,6 +36,10 @@ BLAMING = ("misled", "overturned", "contested")
 """The causes that blame passages."""
 _LONGEST_SHOWN = 80
 """The most characters of a text that is quoted."""
+
+
+_Claim = tuple[str, Sequence[Place]]
+"""A text of the answer, and the passages that state it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +119,25 @@ class _AnswerEvidence:
 
     def __init__(self, facts: RunFacts) -> None:
         self._facts = facts
-        self._reference_findable = facts.known and bool(findable(facts.references))
-        found = ((part, self._claims(part)) for part in self._parts())
-        self.phrase, self.places = next((one for one in found if one[1]), (facts.answer, []))
-        """The answer, or what of it a passage has (a reference, or else a name), and the passages that were read and
-        state it."""
+        self._reference_findable = facts.known and bool(findable(facts.sought))
+        found = (self._claims(texts) for texts in self._parts())
+        self.claims: Sequence[_Claim] = next(filter(None, found), [])
+        """The answer, or what of it passages have (a reference, its parts, or else a name), and the passages that were
+        read and state it."""
+        self.places = sorted({place for _, places in self.claims for place in places})
         self._believed = any(facts.hops[hop - 1].verdicts.get(rank) == "helps" for hop, rank in self.places)
         """True if one of these was judged to answer its hop's query."""
         wrong = facts.verdict == "wrong"
         self.sources = blamed(facts, self.places) if wrong else frozenset()
         """The passages to blame for a wrong answer."""
 
-    def _claims(self, part: str) -> list[Place]:
+    def _claims(self, texts: Sequence[str]) -> Sequence[_Claim]:
+        """Returns which passages state each of some texts of the answer; of a right answer nothing unless each is
+        stated."""
+        claims = [(text, places) for text in texts if (places := self._stating(text))]
+        return claims if self._facts.verdict == "wrong" or len(claims) == len(texts) else []
+
+    def _stating(self, part: str) -> list[Place]:
         """Returns the passages that were read and state a part of the answer as one; of a wrong answer, not what the
         question says itself, nor what only led to another hop."""
         facts = self._facts
@@ -145,19 +157,24 @@ class _AnswerEvidence:
         in_answer, in_passage = (mentions(DATED.sub(" ", text), findable([part])) for text in texts)
         return in_answer and not in_passage
 
-    def _parts(self) -> Iterable[str]:
-        """Yields the answer, the references that it states, as it spells them, then its names that neither question,
-        queries nor references have."""
+    def _parts(self) -> Iterable[Sequence[str]]:
+        """Yields the answer, the references that it states, as it spells them, its parts, of a wrong one those that no
+        reference has, then its names that neither question, queries nor references have."""
         facts = self._facts
-        yield facts.answer
-        yield from filter(None, (stated_in(facts.answer, one) for one in facts.references))
+        yield [facts.answer]
+        yield from ([text] for one in facts.references if (text := stated_in(facts.answer, one)))
+        wrong, right = facts.verdict == "wrong", (*facts.references, *facts.sought)
+        parts = parts_of(facts.answer)
+        yield [
+            part for part in parts if not wrong or not any(mentions(text, findable([part])) for text in right)
+        ]
         known = (facts.question, *facts.references, *(hop.query for hop in facts.hops))
         for name in names_in(facts.answer):
             for form in forms_of(name, facts.answer):
                 if stated_in(facts.answer, form) and not any(
                     mentions(text, findable([form])) for text in known
                 ):
-                    yield form
+                    yield [form]
 
     def explain(self) -> tuple[Cause, str]:
         """Returns what decided the answer, and the sentence about it."""
@@ -172,11 +189,11 @@ class _AnswerEvidence:
             why = "none of the passages reached the model" if retrieved else "no passage was retrieved"
             return "nothing_read", f"{outcome}: {why}."
         says = self.places and verdict == "wrong"
-        source = f"{_quoted(self.phrase)} is in {_places(self.places)}{self._astray()}" if says else ""
+        source = f"{_standing(self.claims)}{self._astray()}" if says else ""
         if not self._reference_findable:
             return "", f"{outcome}: {source}." if source else ""
-        reference = f"reference {_quoted(facts.references[0])}"
-        if verdict == "wrong" and mentions(facts.answer, findable(facts.references)):
+        reference = self._reference()
+        if verdict == "wrong" and mentions(facts.answer, findable(facts.sought)):
             return "", f"Judged wrong, though the answer has the words of the {reference}."
         if self._facts.reference_at and not self._facts.subject_unread:
             return self._though_read(outcome, source, reference)
@@ -187,9 +204,9 @@ class _AnswerEvidence:
         right = "Right" if normalise(facts.answer) in map(normalise, facts.references) else "Judged right"
         found = ""
         if self.places:
-            found = f"{_quoted(self.phrase)} is in {_places(self.places)}"
+            found = _standing(self.claims)
         elif self._facts.reference_at:
-            found = f"the reference {_quoted(facts.references[0])} is in {_places(self._facts.reference_at)}"
+            found = f"the {self._reference()} is in {_places(self._facts.reference_at)}"
         elif supported and facts.by_judge and facts.known and findable([facts.answer]):
             found = f"{quoted} is in no passage that was read"
         if supported:
@@ -201,6 +218,13 @@ class _AnswerEvidence:
                 but += ", though the judge calls no passage that was read relevant"
         return "unsupported", f"{right}{but}."
 
+    def _reference(self) -> str:
+        """Returns the reference, or the part of it that is looked for, in words."""
+        facts = self._facts
+        if facts.divided and len(facts.sought) == 1:
+            return f"part {_quoted(facts.sought[0])} of the reference"
+        return f"reference {_quoted(facts.divided or facts.references[0])}"
+
     def _unjudged(self) -> str:
         """Returns where the answer stands, and a reference that it does not have."""
         facts, reference = self._facts, ""
@@ -211,14 +235,14 @@ class _AnswerEvidence:
             if not sought or is_abstention(facts.answer):
                 return ""
             return f"The answer {_quoted(facts.answer)} is in no passage that was read."
-        if self._reference_findable and not mentions(facts.answer, findable(facts.references)):
+        if self._reference_findable and not mentions(facts.answer, findable(facts.sought)):
             at = (
                 _places(self._facts.reference_at).partition(" ")[2]
                 if self._facts.reference_at
                 else "none that was read"
             )
-            reference = f", the reference {_quoted(facts.references[0])} in {at}"
-        return f"The answer {_quoted(self.phrase)} is in {_places(self.places)}{reference}."
+            reference = f", the {self._reference()} in {at}"
+        return f"The answer {_standing(self.claims)}{reference}."
 
     def _though_read(self, outcome: str, source: str, reference: str) -> tuple[Cause, str]:
         """Explains a wrong answer or an abstention of a model that did read a passage with the reference."""
@@ -235,7 +259,7 @@ class _AnswerEvidence:
     def _unread(self, outcome: str, source: str, reference: str) -> tuple[Cause, str]:
         """Explains a wrong answer or an abstention of a model that read no passage with the reference."""
         facts = self._facts
-        if unread := self._facts.stating(facts.references, read=False):
+        if unread := self._facts.stating(facts.sought, read=False):
             hop, rank = unread[0]
             lost = "the guard dropped" if rank in facts.hops[hop - 1].dropped else "the model did not get"
             also = f" {source}." if source else ""
@@ -284,6 +308,13 @@ def _places(places: Sequence[Place]) -> str:
     """Returns passages by hop and rank."""
     shown = [f"{hop}.{rank}" for hop, rank in places]
     return f"passage{'' if len(places) == 1 else 's'} {first_of(shown)}"
+
+
+def _standing(claims: Sequence[_Claim]) -> str:
+    """Returns texts with the passages that state them: “A” is in passage 1.1, “B” in 2.1."""
+    (text, places), *others = claims
+    more = (f", {_quoted(other)} in {_places(at).partition(' ')[2]}" for other, at in others)
+    return f"{_quoted(text)} is in {_places(places)}{''.join(more)}"
 
 
 def _quoted(text: str) -> str:

@@ -21,7 +21,9 @@ from ragguard.facts.steps import StepView, numbered, view_step
 from ragguard.facts.verdicts import BeliefGain, Verdict, utility_verdict
 from ragguard.records import CUT_PASSAGES, Run, Score
 from ragguard.text.numbers import KNOWN_DIGITS
+from ragguard.text.statements.denial import stated_in
 from ragguard.text.statements.names import absent_names
+from ragguard.text.statements.parts import parts_of
 from ragguard.text.statements.phrases import findable, mentions
 
 SHOWN_INSTEAD = "ragguard.shown_instead"
@@ -90,13 +92,32 @@ class RunFacts:
     """The texts of the run's pool that are graded as right, or not graded."""
     known: bool = field(init=False)
     """False if a passage has no text, as an image, or as in a folder of scored parts, or some were not captured."""
+    divided: str = field(init=False)
+    """A reference of several parts that no passage states as a whole; "" for none."""
+    sought: Sequence[str] = field(init=False)
+    """The texts that passages are searched for: the references, or parts of the divided one (`_sought_parts`)."""
     reference_at: Sequence[tuple[int, int]] = field(init=False)
-    """The passages that were read and state a reference, by hop and rank."""
+    """The passages that were read and state one of these, by hop and rank."""
 
     def __post_init__(self) -> None:
         cut = any(CUT_PASSAGES in passage.metadata for hop in self.hops for passage in hop.seen.all)
         self.known = not cut and all(text.strip() for hop in self.hops for text in hop.texts)
         self.reference_at = self.stating(self.references)
+        self.divided, self.sought = "", self.references
+        if not self.reference_at and not self.stating(self.references, read=False):
+            self.divided = next(filter(parts_of, self.references), "")
+        if self.divided:
+            self.sought = self._sought_parts()
+            self.reference_at = self.stating(self.sought)
+
+    def _sought_parts(self) -> Sequence[str]:
+        """Returns all parts of the divided reference if the passages that were read state each of them; else the first
+        of those that they do not state, a retrieved one before others. What the answer states is left out."""
+        parts = parts_of(self.divided)
+        left = [part for part in parts if not stated_in(self.answer, part)] or parts
+        missing = [part for part in left if not self.stating([part])]
+        retrieved = [part for part in missing if self.stating([part], read=False)]
+        return (retrieved or missing)[:1] or (left if left == parts else left[:1])
 
     def stating(self, texts: Sequence[str], *, read: bool = True) -> list[tuple[int, int]]:
         """Returns the passages, read or unread, that state one of the texts word for word, by hop and rank."""
@@ -115,7 +136,7 @@ class RunFacts:
         read = [self.hops[hop - 1].texts[rank - 1] for hop, rank in self.reference_at]
         if any(self.hops[hop - 1].verdicts.get(rank) == "helps" for hop, rank in self.reference_at):
             return []
-        for hop, rank in self.stating(self.references, read=False) if read else ():
+        for hop, rank in self.stating(self.sought, read=False) if read else ():
             query, text = self.hops[hop - 1].query, self.hops[hop - 1].texts[rank - 1]
             if (names := absent_names(query, read)) and not absent_names(query, [text]):
                 return names
@@ -125,7 +146,8 @@ class RunFacts:
     def reference_came_with(self) -> str:
         """The id of the first step of which a passage states a reference that the question does not; empty for none."""
         new = [one for one in self.references if not mentions(self.question, findable([one]))]
-        places = self.reference_at if len(new) == len(self.references) else self.stating(new)
+        whole = len(new) == len(self.references) and not self.divided
+        places = self.reference_at if whole else self.stating(new)
         return self.hops[places[0][0] - 1].seen.step.id if places else ""
 
     @property

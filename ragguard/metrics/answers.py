@@ -49,7 +49,7 @@ declare(
     ),
     Metric(
         "answer_in_context", "Answer in the context",
-        "Whether what the model read has a reference, word for word. No model is asked.",
+        "Whether what the model read has a reference, or a run each part of one, word for word. No model is asked.",
         needs="references", source="arXiv 2607.00725", levels=("step", "run"),
     ),
     Metric(

@@ -15,6 +15,7 @@ from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import View
 from ragguard.text.statements.abstention import is_abstention
 from ragguard.text.statements.names import new_names
+from ragguard.text.statements.parts import parts_of
 from ragguard.text.statements.phrases import Phrase, findable, mentioned
 from ragguard.text.statements.verdict import verdict_by_words
 
@@ -40,7 +41,8 @@ class AnswerWords:
         names = new_names(answer or "", view.run.question) if says else {}
         phrases = findable(references)
         # Each text is looked through once for everything that is looked for.
-        sought = [*phrases, *(form for forms in names.values() for form in forms)]
+        divided = [findable(parts) for one in references if (parts := parts_of(one))]
+        sought = [*phrases, *(form for forms in (*names.values(), *divided) for form in forms)]
         found = {
             step.step.id: {phrase for at in step.got for phrase in mentioned(step.all[at].text, sought)}
             for step in view.steps
@@ -50,7 +52,8 @@ class AnswerWords:
             about: dict[str, Any] = {"reference_source": "gold", "references": references}
             for step in view.steps:
                 writer.add("answer_in_context", bool(found[step.step.id] & {*phrases}), step=step, **about)
-            stands = any(here & {*phrases} for here in found.values())
+            read = set[Phrase]().union(*found.values())
+            stands = bool(read & {*phrases}) or any(read >= {*parts} for parts in divided)
             writer.add("answer_in_context", stands, **about)
         if names and any(step.got for step in view.steps):
             self._ground(writer, names, set[Phrase]().union(*found.values()))

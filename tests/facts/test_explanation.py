@@ -262,6 +262,42 @@ def test_a_reference_in_a_dropped_passage_is_laid_to_the_guard():
     assert "passage 2.1, which the guard dropped." in found.text
 
 
+@pytest.mark.parametrize(
+    ("answer", "verdict", "second", "cause", "sentence"),
+    [
+        ("Ada Berg and potter", "correct", "potter", "right",
+         "Right: “Ada Berg” is in passage 1.1, “potter” in 2.1."),
+        ("potter / Ada Berg", "correct", "potter", "right",
+         "Judged right: “potter” is in passage 2.1, “Ada Berg” in 1.1."),
+        ("Ada Berg and barber", "wrong", "barber", "misled",
+         "Wrong: “barber” is in passage 2.1, the part “potter” of the reference in none that was read."),
+        ("Ada Berg; Bo Lund", "wrong", "friend of Bo Lund", "misled",
+         "Wrong: “Bo Lund” is in passage 2.1, the part “potter” of the reference in none that was read."),
+        ("I don't know.", "abstained", "barber", "not_found",
+         "Abstained: the part “potter” of the reference is in no passage that was read."),
+        ("I don't know.", "abstained", "potter", "needless_abstention",
+         "Abstained, though the reference “Ada Berg and potter” is in passages 1.1 and 2.1."),
+        ("potter and Ada Berg", "wrong", "potter", "",
+         "Judged wrong, though the answer has the words of the reference “Ada Berg and potter”."),
+        ("Ada Berg and barber", "", "barber", "",
+         "The answer “Ada Berg” is in passage 1.1, “barber” in 2.1, the part “potter” of the reference in none that "
+         "was read."),
+    ],
+)  # fmt: skip
+def test_references_and_answers_of_two_parts_are_found_part_by_part(answer, verdict, second, cause, sentence):
+    run = run_of(
+        [FOUNDER], [Passage(f"By profession the man is a {second}.")], answer, ["Ada Berg and potter"]
+    )
+    run.question, run.steps[1].query = (
+        "Who founded Zantek Foods, and what is his profession?",
+        "his profession",
+    )
+    scores = [Score("answer_correct", 0.0, "run", "r", label=verdict, scorer="words")] if verdict else []
+    found = explain(run, scores)
+    assert (found.cause, found.sentences[0]) == (cause, sentence)
+    assert found.blamed == ({(2, 1)} if cause == "misled" else set())
+
+
 def test_a_passage_that_has_the_reference_about_something_else_does_not_stand_for_a_dropped_one():
     run = run_of([Passage("Zantek Foods is in East Dundale.")], [IDLE], "I don't know.")
     run.steps[1].candidates = [BIRTH, IDLE]

@@ -75,6 +75,15 @@ async def test_the_words_of_the_answer_support_it_as_those_of_the_reference_do(
     assert found["answer_correct", "run"].label == label
 
 
+@pytest.mark.parametrize(("second", "stands", "label"), [
+    ("He was a potter.", 1, "correct"), ("He was a barber.", 0, "correct, unsupported"),
+])  # fmt: skip
+async def test_the_parts_of_a_reference_may_be_in_several_passages(second, stands, label):
+    both = ["Ada Berg and potter"]
+    _, found = await scores(run(step(FOUNDER_QUERY, [FOUNDER, second]), answer=both[0], references=both))
+    assert (found["answer_in_context", "run"].value, found["answer_correct", "run"].label) == (stands, label)
+
+
 @pytest.mark.parametrize("answer", [None, "", "the firm near the old mill"])
 async def test_what_words_do_not_decide_has_no_verdict(answer):
     _, found = await scores(two_hops(answer=answer, references=["the firm near that mill"]))
