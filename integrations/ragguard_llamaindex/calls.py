@@ -26,6 +26,7 @@ from llama_index.core.query_engine import (
 from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.tools import BaseTool
 from llama_index.core.workflow import Event, Workflow
+from workflows.runtime.types.results import StepWorkerStateContextVar
 
 from ragguard.capture.call_paths import CallPath, task_path
 from ragguard.capture.decisions import Verdict
@@ -119,6 +120,8 @@ ASKED = "ragguard.asked"
 ASKING_OR_TOOL = ASKING | {Kind.TOOL}
 _INHERITED = ("step_id", "agent", "workflow_step", "turn", "asked", "call_id")
 """The attributes that a call has from the one around it, until its own are known."""
+SENT_KEPT = 256
+"""The number of events of a workflow of which it is remembered which step has sent them."""
 STEPS_KEPT = 64
 """The number of retrievals of one tool call that are remembered until the tool ends."""
 
@@ -133,7 +136,7 @@ class Invocation(PipelineRun):
 
 
 class Call:
-    """An open span that capture follows. Holds no object of the application's."""
+    """An open span that capture follows. Holds no object of the application's, except events on their way."""
 
     parent: Call | None = None
     step_id = ""
@@ -165,6 +168,9 @@ class Call:
     """The name of the step at work in a workflow of the user's own."""
     names: Mapping[int, str] = {}
     """The names of the tools of a sub-question engine, by the identity of their engines."""
+    sent: Mapping[int, tuple[Event, str]] = {}
+    """The latest events of which one step of this workflow has sent several, with the step's span, by their
+    identities."""
     retrieves = False
     """True once anything was retrieved inside the call."""
     calls_tools = False
@@ -248,6 +254,9 @@ def _begin_step(call: Call, around: Call, arguments: Mapping[str, Any]) -> None:
     given = [*arguments.values(), *arguments.get("kwargs", {}).values()]
     events = [value for value in given if isinstance(value, Event)]
     for event in events:
+        sent, sender = around.sent.get(id(event), (None, ""))
+        if sent is event:  # the steps that it and the events beside it begin do not wait for each other
+            call.turn = (*around.turn, ((around.id, sender), call.id))
         if isinstance(event, ToolCall):
             call.turn, call.call_id = (*around.turn, ((around.id, around.replies), call.id)), event.tool_id
     if around.agent:
@@ -255,6 +264,17 @@ def _begin_step(call: Call, around: Call, arguments: Mapping[str, Any]) -> None:
         around.agent = call.agent = next(filter(None, agents), around.agent)
     else:
         call.workflow_step = call.name
+
+
+def note_sent(step: Call) -> None:
+    """Notes the events that a step of a workflow has sent, where these are several."""
+    state = StepWorkerStateContextVar.get(None)
+    entries = getattr(getattr(state, "sends", None), "entries", ())  # which only newer versions have
+    workflow = step.parent
+    if workflow is not None and len(entries) > 1:
+        sent = {id(one.event): (one.event, step.id) for one in entries[-SENT_KEPT:]}
+        workflow.sent = {**workflow.sent, **sent}
+        workflow.sent = dict([*workflow.sent.items()][-SENT_KEPT:])
 
 
 def _note_question(call: Call, around: Call) -> None:

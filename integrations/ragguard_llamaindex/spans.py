@@ -42,6 +42,7 @@ from ragguard_llamaindex.calls import (
     inner_call,
     kind_of,
     nodes_in,
+    note_sent,
     note_step,
 )
 from ragguard_llamaindex.messages import REPLIES, prompt_of
@@ -276,8 +277,10 @@ class Spans:
                 )
         elif kind is Kind.TOOL:
             self.runs.tool_ended(call, result)
-        elif isinstance(result, InputRequiredEvent) and kind is Kind.STEP:  # the tool asks a person
-            self._waits()
+        elif kind is Kind.STEP:
+            note_sent(call)
+            if isinstance(result, InputRequiredEvent):  # the tool asks a person
+                self._waits()
         if kind in ANSWERING and call.outermost:
             self.runs.answered(call, result)
 

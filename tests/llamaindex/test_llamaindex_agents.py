@@ -13,6 +13,7 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from llama_index.core.workflow import (
     Context,
+    Event,
     HumanResponseEvent,
     InputRequiredEvent,
     StartEvent,
@@ -239,3 +240,39 @@ async def test_a_workflow_with_events_of_its_own(recorder, captured):
     run = captured.run
     assert (run.question, run.answer) == (QUESTION, "Ada Berg")
     assert {one.turn for one in run.steps} == {0}
+
+
+class Part(Event):
+    query: str
+
+
+class Fanned(Event):
+    answer: str
+
+
+class FanOut(Workflow):
+    """A step sends several events at once, after a hop of its own; another step searches on each without waiting."""
+
+    @step
+    async def split(self, ctx: Context, ev: StartEvent) -> Part | None:
+        ListRetriever("first").retrieve("first")
+        for query in ("left", "right"):
+            ctx.send_event(Part(query=query))
+
+    @step(num_workers=2)
+    async def search(self, ev: Part) -> Fanned:
+        ListRetriever(ev.query).retrieve(ev.query)
+        return Fanned(answer=ev.query)
+
+    @step
+    async def write(self, ctx: Context, ev: Fanned) -> StopEvent | None:
+        if not ctx.collect_events(ev, [Fanned] * 2):
+            return None
+        ListRetriever("last").retrieve("last")
+        return StopEvent(result="Ada Berg")
+
+
+async def test_steps_whose_events_one_step_has_sent_share_a_turn(recorder, captured):
+    await FanOut().run(question=QUESTION)
+    turns = {one.query: one.turn for one in captured.run.steps}
+    assert turns == {"first": 0, "left": 1, "right": 1, "last": 2}
