@@ -51,6 +51,13 @@ def test_looking_into_a_store_that_this_process_uses_keeps_its_locks(path):
         assert path.with_name("s.db-wal").exists()
 
 
+def test_a_store_is_known_as_one_while_the_file_of_another_that_is_open_is_gone(path, tmp_path):
+    with closing(Store(path)), closing(Store(tmp_path / "gone.db")):
+        (tmp_path / "gone.db").rename(tmp_path / "moved.db")
+        (tmp_path / "copy.db").write_bytes(path.read_bytes())
+        assert is_store(tmp_path / "copy.db")
+
+
 @pytest.mark.parametrize("fate", ["deleted", "moved", "replaced"])
 def test_file_that_is_gone_is_an_error_until_it_is_back(path, fate, tmp_path):
     store = in_use(path)

@@ -190,10 +190,11 @@ def create_file(path: Path) -> None:
 
 def is_store(path: str | Path) -> bool:
     """True where that file is an SQLite database; False where there is no such file."""
-    with suppress(OSError):
-        for database in [*_DATABASES]:  # looking into its file would drop the locks of this process
+    for database in [*_DATABASES]:  # looking into its file would drop the locks of this process
+        with suppress(OSError):  # its file may be gone
             if not database.closed and database.path is not None and os.path.samefile(path, database.path):
                 return True
+    with suppress(OSError):
         if Path(path).is_file():  # a pipe would lose what is read here
             with open(path, "rb") as file:
                 return file.read(16) == b"SQLite format 3\0"
