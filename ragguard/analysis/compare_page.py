@@ -11,7 +11,7 @@ from importlib.resources import files
 
 from ragguard._version import __version__
 from ragguard.analysis.cause_tables import about_causes
-from ragguard.analysis.comparison import LEAST_MOVE, Change, Comparison, MovedQuestion
+from ragguard.analysis.comparison import LEAST_MOVE, Change, Comparison, MovedQuestion, plain_name
 from ragguard.analysis.gate_check import GateCheck
 from ragguard.analysis.page import content_policy
 from ragguard.analysis.wording import question_line
@@ -79,9 +79,10 @@ def _section(title: str, body: str) -> str:
 
 
 def _title(metric: str) -> str:
-    """Returns the plain name of a metric, if it has one."""
+    """Returns the title of a metric, if it has one, behind its plain name."""
     known = METRICS.get(metric.partition(".")[0])
-    return metric if known is None else known.title
+    title, plain = metric if known is None else known.title, plain_name(metric)
+    return f"{plain[0].upper()}{plain[1:]}: {title}" if plain else title
 
 
 def _differences(found: Comparison) -> str:

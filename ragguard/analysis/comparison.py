@@ -91,9 +91,14 @@ class ComparisonVerdict:
 _PLAIN = {"delta_seper": "belief", "seper": "belief", "udcg": "list quality"}
 
 
+def plain_name(metric: str) -> str:
+    """Returns the plain name of a metric that few people know; "" for others."""
+    return next((plain for name, plain in _PLAIN.items() if metric.startswith(name)), "")
+
+
 def named_plainly(metric: str) -> str:
-    """Returns a metric's name as a sentence has it: behind its plain name, if it is one that few people know."""
-    plain = next((plain for name, plain in _PLAIN.items() if metric.startswith(name)), "")
+    """Returns a metric's name as a sentence has it: behind its plain name, if it has one."""
+    plain = plain_name(metric)
     return f"{plain} ({metric})" if plain else metric
 
 

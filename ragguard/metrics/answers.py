@@ -43,7 +43,7 @@ declare(
         needs="the answer, references", source=SQUAD, function=exact_match,
     ),
     Metric(
-        "answer_correct", "Correct answer",
+        "answer_correct", "Correct, supported answer",
         "1 correct, 0.5 correct but unsupported, 0 wrong or abstained; the label says which.",
         needs="the answer, references, entailment", source="Trappolini et al. 2025", levels=("run",),
     ),

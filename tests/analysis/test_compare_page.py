@@ -56,6 +56,7 @@ def test_the_page_says_what_the_terminal_says_and_names_what_rose_and_fell(page)
     text = html.read_text(encoding="utf-8")
     assert sentence.split(":")[0] in text
     assert "over 12 questions." in text
+    assert "Belief: ΔSePer of the run" in text, "the plain name stands first"
     assert re.search(r"p is McNemar.*exact test for each cause.*With p corrected for \d+ causes, ", text)
     assert text.count(">p</th>") == 2, "the p that the notes explain stands in both tables"
     assert "2 of 12 questions fell by 0.02 or more</h2>" in text
