@@ -95,6 +95,12 @@ class RunWork:
     def __post_init__(self) -> None:
         object.__setattr__(self, "words", "the belief in this answer" if self.support else "the belief")
 
+    @property
+    def undecided(self) -> bool:
+        """True if the belief does not tell which hops moved it: its sampled answers show no clear change of the run
+        whose hops have credit by likelihood, or another one than the likelihood does."""
+        return _is_only_likelier(self) or _is_contradicted(self)
+
 
 def hop_sentence(run: RunWork) -> str:
     """Returns the sentence about the hops of a run; empty if nothing is known of them."""
@@ -136,7 +142,7 @@ def _about_belief(run: RunWork, asked: Sequence[HopWork]) -> Iterable[str]:
         yield f"retrieval changed {run.words} by {run.sampled}, which is no clear change"
         yield from _about_reference(run)
         return
-    if by_credit and is_measurable(run.total) and _is_contradicted(run):
+    if by_credit and _is_contradicted(run):
         yield _about_contradiction(run)
         yield from _about_reference(run)
         return
@@ -144,8 +150,7 @@ def _about_belief(run: RunWork, asked: Sequence[HopWork]) -> Iterable[str]:
     moved = [hop for hop in scored if hop not in needed and is_measurable(value[hop.number])]
     missed = [hop for hop in scored if hop not in needed and hop not in moved and is_measurable(hop.loss)]
     if not (needed or moved or missed):
-        contradicted = by_credit and _is_contradicted(run)
-        yield _about_contradiction(run) if contradicted else _about_nothing(run, scored)
+        yield _about_nothing(run, scored)
         yield from _about_reference(run)
         return
     if needed:
@@ -186,8 +191,7 @@ def _about_reference(run: RunWork) -> Iterable[str]:
 
 def _paid_through(run: RunWork) -> set[int]:
     """Returns the hops for which an earlier one paid that led to them; none if the belief does not tell who paid."""
-    told = not (_is_only_likelier(run) or _is_contradicted(run))
-    return {hop.paid_through for hop in run.hops} if told else set()
+    return set() if run.undecided else {hop.paid_through for hop in run.hops}
 
 
 def _is_only_likelier(run: RunWork) -> bool:

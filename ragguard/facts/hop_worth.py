@@ -41,6 +41,9 @@ class HopWorth(NamedTuple):
     stated: bool = False
     """True if the answer's part is the least with which a hop pays, for the first passage that states a reference."""
 
+    undecided: bool = False
+    """True if the run's belief does not tell which hops moved it (`RunWork.undecided`)."""
+
     @property
     def answer(self) -> float:
         """The answer's part of the value."""
@@ -48,13 +51,15 @@ class HopWorth(NamedTuple):
 
     @property
     def paid(self) -> bool:
-        """True if the value is worth naming, and more than two standard errors."""
-        return self.value >= self.least and is_clear(self.value, self.stderr)
+        """True if the value is worth naming, and more than two standard errors; of a run whose belief does not tell
+        which hops moved it, if the question's part is."""
+        gain = self.question if self.undecided else self.value
+        return gain >= self.least and is_clear(gain, self.stderr)
 
     @property
     def lowered(self) -> bool:
         """True if the hop made the answer less likely by as much."""
-        return self.answer <= -self.least and is_clear(self.answer, self.stderr)
+        return not self.undecided and self.answer <= -self.least and is_clear(self.answer, self.stderr)
 
     @property
     def least(self) -> float:

@@ -189,6 +189,8 @@ def facts_of(run: Run, scores: CountedScores) -> RunFacts:
     brought = facts.reference_came_with
     facts.worth = worth_of_hops(scores.all, run.steps, brought)
     facts.work = _work_of(run, hops, scores, facts.worth, brought)
+    if facts.work.undecided:
+        facts.worth = {step: hop._replace(undecided=True) for step, hop in facts.worth.items()}
     return facts
 
 

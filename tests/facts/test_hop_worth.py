@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,6 +123,29 @@ def told(question="Which town?", references=("Oslo",), texts=("Ada Berg", "Ada B
         step.passages = [Passage(text)]
     view = RunView(run, [score("credit", one, 0.0, stderr=None) for one in ("a", "b")])
     return [hop.worth.stated for hop in view.hops], view.explanation.text
+
+
+@pytest.mark.parametrize(
+    ("sampled", "question", "paid"),
+    [
+        (0.02, None, [False, False]),  # no clear change
+        (-0.5, None, [False, False]),  # another change than the likelihood's
+        (0.5, None, [True, True]),
+        (0.02, 0.4, [True, False]),  # a hop may pay by the question
+    ],
+)
+def test_no_hop_paid_if_the_belief_of_the_run_does_not_tell_which_did(sampled, question, paid):
+    run = Run(question="Which town?", references=["Oslo"], steps=steps("a", "b", leads=[("b", "a")]))
+    run.steps[1].passages = [Passage("Ada Berg was born in Oslo.")]
+    scores = [score("credit", one, 0.2, stderr=None) for one in ("a", "b")]
+    scores.append(Score("delta_seper_total", sampled, "run", "r", stderr=0.1, reference_source="gold"))
+    if question:
+        scores += [score("joint_gain", "a", question), score("joint_gain", "b", 0.0)]
+        scores += [score("reference_gain", one, 0.0) for one in ("a", "b")]
+    view = RunView(run, scores)
+    assert [hop.worth.paid for hop in view.hops] == paid
+    assert ("no clear change" in view.explanation.text) == (sampled == 0.02)
+    assert ("brought the reference" in view.explanation.text) == (sampled != 0.5)
 
 
 def test_the_reference_is_looked_for_in_what_was_read():

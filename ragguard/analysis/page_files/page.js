@@ -113,7 +113,7 @@
       some("empty") && ["empty", "found nothing in", (hop) => link(hop.empty, "hop " + hop.hop + " found nothing")]].filter(Boolean);
     const strayed = documents.some((one) => one.astray.length);
     $("culprits").replaceChildren(...[
-      table("By hop" + (worth ? "; paid: a clear gain (" + caption(worth).title + "), of the hop itself or of a hop to which it led" : ""),
+      table("By hop" + (worth ? "; paid: a clear gain (" + caption(worth).title + "), of the hop itself or of a hop to which it led, or the first passage with the reference; none if the belief does not tell" : ""),
         ["hop", ...columns.map(([, title]) => title)], columns.length > 1 ? hops.map((hop) => row([String(hop.hop), ...columns.map(([, , show]) => show(hop))])) : []),
       table("By document, those that state a wrong answer first", ["document", "states the wrong answer in", ...(strayed ? ["led astray in"] : []), "may mislead in (by utility)", "passages read"],
         documents.map((one) => row([[one.name, el("span", { class: "document" }, one.text)], link(one.wrong, one.name + " states the wrong answer"), ...(strayed ? [link(one.astray, one.name + " led astray")] : []), link(one.misleading, one.name + " may mislead"), grouped(one.read)]))),
