@@ -112,7 +112,7 @@ PACKAGE = Path(__file__).parents[1] / "ragguard"
 ADDED = {
     '    """The retriever\'s own score, in the retriever\'s own unit."""\n': '    language: str = ""\n',
     '    """The latest advice that was given after the step."""\n': "    cost: float | None = None\n",
-    '    """All graded passages of the question, where they are known."""\n': '    tenant: str = ""\n',
+    '    """All graded passages of the question, if they are known."""\n': '    tenant: str = ""\n',
     '    """The 1-based rank of the passage among the step\'s candidates."""\n': "    votes: int = 0\n",
 }
 PROGRAM = """
